@@ -1,0 +1,54 @@
+# `make quick` first: the whole pipeline at the quick budget, from nothing to tables.
+SHELL := /bin/bash
+VENV := .venv
+PYTHON ?= python3
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export WANDB_SILENT := true
+
+.PHONY: help setup quick study test lint browse clean
+
+help:
+	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
+	@echo "make quick    the whole pipeline at the quick budget: minutes"
+	@echo "make study    the full study at the chapter's budget: hours; goes on where it stopped"
+	@echo "make test     linters and tests"
+	@echo "make browse   wandb's terminal dashboard over all runs"
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@echo "setting up $(VENV) (minutes, once)"
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The same stages from `plan` on, under another budget. They lie in an ignored folder and keep their lock there (which
+# is why DVC is told not to ask git), so that trying the pipeline out leaves the repository as it was.
+quick: setup
+	@mkdir -p .work/quick .work/dvc
+	@printf '[core]\n    no_scm = true\n' > .work/dvc/config
+	@sed -e '/^  corpus:/,/^  plan:/{/^  plan:/!d}' -e 's/budget: chapter/budget: quick/' -e 's|root: \.|root: ../..|' \
+		dvc.yaml > .work/quick/dvc.yaml
+	@cp params.yaml .work/quick/params.yaml
+	@DVC_GLOBAL_CONFIG_DIR=$(CURDIR)/.work/dvc dvc repro --keep-going .work/quick/dvc.yaml || \
+		{ python -m ablations.report.tables budget=quick; exit 1; }
+	@cat reports/quick/tables/*.md
+
+study: setup
+	@dvc repro --keep-going || { python -m ablations.report.tables; exit 1; }
+
+test: setup lint
+	@python -m pytest
+
+lint: setup
+	@ruff check
+	@ruff format --check
+	@mypy
+	@hadolint Dockerfile
+
+browse: setup
+	@wandb leet wandb
+
+clean:
+	rm -rf .work results/quick plans/quick reports/quick

@@ -1,0 +1,1 @@
+"""Reproducible ablation studies of small transformers."""

@@ -1,0 +1,50 @@
+"""The transformer block: sub-layers, residuals and where the normalisation sits (chapter, sections F and H)."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from ablations.model.position.base import Position
+
+PLACEMENTS = ("pre", "post", "none")
+
+Part = Callable[[], nn.Module | None]
+
+
+class Block(nn.Module):
+    """A mixer across positions, then a network within each; either may be absent.
+
+    Args:
+        mixer: builds the module that mixes positions.
+        feedforward: builds the module that works on each position.
+        norm: builds one normalisation layer.
+        placement: `pre`: x + f(norm(x)); `post`: norm(x + f(x)); `none`: x + f(x).
+        residual: False drops the "x +".
+        dropout: on each sub-layer's output, before the addition.
+    """
+
+    def __init__(
+        self, mixer: Part, feedforward: Part, norm: Part, placement: str, residual: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        if placement not in PLACEMENTS:
+            raise ValueError(f"norm.placement: {placement}; allowed: {', '.join(PLACEMENTS)}")
+        self.mixer = mixer()
+        self.mixer_norm = norm() if self.mixer is not None and placement != "none" else nn.Identity()
+        self.feedforward = feedforward()
+        self.feedforward_norm = norm() if self.feedforward is not None and placement != "none" else nn.Identity()
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.placement, self.residual = placement, residual
+
+    def forward(self, x_BxTxD: Tensor, position: Position) -> Tensor:
+        if self.mixer is not None:
+            x_BxTxD = self._sublayer(x_BxTxD, self.mixer, self.mixer_norm, position)
+        if self.feedforward is not None:
+            x_BxTxD = self._sublayer(x_BxTxD, self.feedforward, self.feedforward_norm)
+        return x_BxTxD
+
+    def _sublayer(self, x_BxTxD: Tensor, f: nn.Module, norm: nn.Module, *rest: Position) -> Tensor:
+        out_BxTxD: Tensor = self.dropout(f(norm(x_BxTxD) if self.placement == "pre" else x_BxTxD, *rest))
+        if self.residual:
+            out_BxTxD = x_BxTxD + out_BxTxD
+        return norm(out_BxTxD) if self.placement == "post" else out_BxTxD

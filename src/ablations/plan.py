@@ -1,0 +1,125 @@
+"""`python -m ablations.plan [study=NAME] [budget=NAME] [seeds=N] [format=json] [out=FOLDER]`: what would be trained.
+
+Stage `plan` of DVC writes one sorted JSON file per study into `out`: every run with its overrides and its identity.
+The stage that trains a study depends on its file alone, so an edit that changes no run trains nothing.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ablations.data.prepare import prepare
+from ablations.settings import CONF, ROOT, InputError, command, parameters
+from ablations.study import compose
+from ablations.study.board import duration
+from ablations.study.check import check
+from ablations.study.compose import Run
+from ablations.study.cost import cost, rate
+from ablations.study.ledger import FINISHED, Ledger
+
+OPTIONS = ("study", "budget", "seeds", "format", "out")
+FORMATS = ("table", "json")
+
+
+@command
+def main(arguments: list[str]) -> None:
+    """Prints the plan, or writes it."""
+    options = _options(arguments)
+    prepare()
+    studies = [options["study"]] if "study" in options else list(parameters([]).studies)
+    runs = planned(studies, options["budget"], options["seeds"])
+    if "out" in options:
+        _write(runs, ROOT / options["out"])
+        return
+    ledger = Ledger(ROOT / "results")
+    rows = [
+        {name: getattr(run, name) for name in ("study", "variant", "seed", "fingerprint")}
+        | {"status": ledger.status(run)}
+        for run, _ in runs
+    ]
+    to_train = {run.fingerprint: work for (run, work), row in zip(runs, rows, strict=True) if row["status"] not in FINISHED}
+    seconds = sum(to_train.values()) / rate() if to_train else 0.0
+    if options["format"] == "json":
+        print(json.dumps({"runs": rows, "seconds": round(seconds, 1)}, indent=1))
+        return
+    table = Table("study", "variant", "seed", "status", "identity", box=None, header_style="bold")
+    for row in rows:
+        table.add_row(row["study"], row["variant"], str(row["seed"]), row["status"], row["fingerprint"])
+    console = Console(highlight=False)
+    console.print(table)
+    shared = len(rows) - len({row["fingerprint"] for row in rows})
+    console.print(
+        f"{len(rows)} runs, {shared} of them the same as another; {len(to_train)} to train, about {duration(seconds)} here"
+    )
+
+
+def planned(studies: list[str], budget: str, seeds: int) -> list[tuple[Run, float]]:
+    """All runs of the studies with their costs, checked.
+
+    Raises:
+        InputError: an unknown study or budget, or a run that cannot be trained as it is.
+    """
+    runs = []
+    with compose.hydra():
+        for study in studies:
+            for variant in compose.variants(study):
+                for seed in range(seeds):
+                    run = compose.composed([f"variant={study}/{variant}", f"budget={budget}", f"seed={seed}"])
+                    try:
+                        runs.append((run, cost(run.config, check(run.config))))
+                    except InputError as error:
+                        raise InputError(f"{study}/{variant}: {error}") from error
+    return runs
+
+
+def _write(runs: list[tuple[Run, float]], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    by_study: dict[str, list[dict[str, Any]]] = {}
+    for run, work in runs:
+        by_study.setdefault(run.study, []).append(
+            {
+                "study": run.study,
+                "variant": run.variant,
+                "seed": run.seed,
+                "overrides": [f"variant={run.study}/{run.variant}", f"budget={run.budget}", f"seed={run.seed}"],
+                "fingerprint": run.fingerprint,
+                "folder": str(run.folder.relative_to(ROOT / run.config["runtime"]["results"])),
+                "cost": round(work, 3),
+            }
+        )
+    for stale in folder.glob("*.json"):
+        if stale.stem not in by_study:
+            stale.unlink()
+    for study, rows in by_study.items():
+        text = json.dumps({"study": _study(study), "runs": rows}, indent=1, sort_keys=True) + "\n"
+        (folder / f"{study}.json").write_text(text)
+
+
+def _study(name: str) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    node: Any = OmegaConf.to_container(OmegaConf.load(CONF / "study" / f"{name}.yaml"))
+    return dict(node.get("study") or {})
+
+
+def _options(arguments: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {"budget": "chapter", "seeds": None, "format": "table"}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or key not in OPTIONS:
+            raise InputError(f"{argument}: not known; allowed: {', '.join(OPTIONS)} as key=value")
+        options[key] = value
+    seeds = options["seeds"] if options["seeds"] is not None else parameters([]).seeds
+    if not str(seeds).isdigit() or int(seeds) < 1:
+        raise InputError(f"seeds: {seeds}; allowed: a whole number from 1")
+    if options["format"] not in FORMATS:
+        raise InputError(f"format: {options['format']}; allowed: {', '.join(FORMATS)}")
+    return options | {"seeds": int(seeds)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What the plan asks for and what the ledger has: one row per run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ablations.settings import ROOT, InputError
+from ablations.study.ledger import read
+
+MISSING = "not run"
+STALE = "older code"
+
+
+def load_plan(budget: str) -> dict[str, Any]:
+    """The studies planned at a budget, by name, each with `study` (its file's text) and `runs`.
+
+    Raises:
+        InputError: no plan at that budget.
+    """
+    folder = ROOT / "plans" / budget
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise InputError(f"budget: {budget} has no plan; allowed: write it by `dvc repro plan` or `make {budget}`")
+    return {file.stem: json.loads(file.read_text()) for file in files}
+
+
+def load_runs(plan: dict[str, Any], results: Path) -> pd.DataFrame:
+    """One row per planned run: study, variant, seed, state, its metrics, and its folder.
+
+    `state` is the record's status, `not run`, or `older code` where the record is of another identity than planned.
+    """
+    rows: list[dict[str, Any]] = []
+    for study in plan.values():
+        for run in study["runs"]:
+            folder = results / run["folder"]
+            record = read(folder)
+            row = {name: run[name] for name in ("study", "variant", "seed")} | {"folder": folder, "state": MISSING}
+            if record is not None:
+                current = record["fingerprint"] == run["fingerprint"]
+                row["state"] = record["status"] if current or record["status"] == "failed" else STALE
+                row |= record["metrics"]
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def load_history(folder: Path) -> pd.DataFrame:
+    """The history of one run."""
+    return pd.read_csv(folder / "history.csv")

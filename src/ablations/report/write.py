@@ -1,0 +1,92 @@
+"""A table as CSV for programs, as Markdown and LaTeX for people."""
+
+import dataclasses
+import math
+import shutil
+from pathlib import Path
+
+import pandas as pd
+
+BESIDES = ("_n", "_low", "_high", "_chapter")
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Columns `row`, `variant`, means with their `_n`, `_low`, `_high` and `_chapter`, others as they are, `note`."""
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+
+
+def write(table: Table, budget: str, folder: Path) -> str:
+    """Writes `<name>.csv`, `.md` and `.tex`; returns the Markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    caption = f"{table.caption} ({budget} budget)"
+    shown = readable(table.frame)
+    text = f"**{caption}**\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
+    latex = shown.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
+    table.frame.to_csv(folder / f"{table.name}.csv", index=False)
+    (folder / f"{table.name}.md").write_text(text)
+    (folder / f"{table.name}.tex").write_text(
+        latex.to_latex(
+            hrules=True,
+            caption=_latex_text(caption),
+            label=f"tab:{table.name}",
+            position_float="centering",
+            column_format="l" + "r" * (len(shown.columns) - 2) + "l",
+        )
+    )
+    return text
+
+
+def readable(frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns that people read: each mean with its interval, the chapter's beside it, empty ones left out."""
+    means = [column for column in frame if f"{column}_n" in frame]
+    hidden = {f"{mean}{suffix}" for mean in means for suffix in BESIDES} | {"variant"}
+    shown: dict[str, list[str]] = {}
+    for column in frame:
+        if column in means:
+            if frame[column].notna().any() or frame[f"{column}_chapter"].notna().any():
+                shown[_heading(column)] = [_mean(frame.iloc[i], column) for i in range(len(frame))]
+            if frame[f"{column}_chapter"].notna().any():
+                shown[f"{_heading(column)} (chapter)"] = [number(value) for value in frame[f"{column}_chapter"]]
+        elif column not in hidden and (column == "row" or frame[column].astype(str).str.strip().any()):
+            heading = "" if column == "row" else _heading(column)
+            shown[heading] = [_plain(value) for value in frame[column]]
+    return pd.DataFrame(shown)
+
+
+def number(value: float) -> str:
+    """Two decimals, or three significant digits below one; empty for what is not known."""
+    if value is None or math.isnan(value):
+        return ""
+    if value == 0:
+        return "0"
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def _mean(row: pd.Series, column: str) -> str:
+    text = number(row[column])
+    if text and not math.isnan(row[f"{column}_low"]):
+        text += f" [{number(row[f'{column}_low'])}, {number(row[f'{column}_high'])}], n = {row[f'{column}_n']}"
+    return text
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _heading(column: object) -> str:
+    return str(column).replace("heldout", "held-out").replace("_", " ")
+
+
+def _latex_text(text: str) -> str:
+    return "".join(f"\\{c}" if c in "&%$#_{}" else c for c in text)
+
+
+def clear(folder: Path) -> None:
+    """Removes tables of an earlier plan."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,195 @@
+"""What the runs of one command are doing: each writes a small file, the command shows them and counts the verdict."""
+
+import json
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from ablations.study.cost import rate, remember
+
+ENDED = ("done", "diverged", "failed", "stopped", "kept")
+GOOD = ("done", "kept")
+PATIENCE = 0.3  # seconds between two writes of a run's place on the board
+PLAIN_EVERY = 15.0  # seconds between two lines where the output is no terminal
+
+Place = dict[str, Any]
+
+
+class Post:
+    """One run's place on the board.
+
+    Args:
+        folder: of this job alone.
+        name: of the run.
+        steps: it will take.
+    """
+
+    def __init__(self, folder: Path, name: str, steps: int) -> None:
+        self.file = folder / "status.json"
+        self.place: Place = {"name": name, "state": "waiting", "step": 0, "steps": steps, "began": time.time()}
+        self._written = 0.0
+        self._smooth: float | None = None
+        self.say()
+
+    def step(self, step: int, loss: float) -> None:
+        """After each training step; the perplexity shown is that of a running mean of the loss."""
+        self._smooth = loss if self._smooth is None else 0.9 * self._smooth + 0.1 * loss
+        if time.monotonic() - self._written > PATIENCE or step == self.place["steps"]:
+            shown = math.exp(self._smooth) if self._smooth < 700 else None
+            self.say(state="training", step=step, perplexity=shown)
+
+    def say(self, **changes: Any) -> None:
+        """Updates the place: `state`, `step`, `perplexity`, `message`. A board that cannot be written is no matter."""
+        self.place |= changes | {"seconds": time.time() - self.place["began"]}
+        self._written = time.monotonic()
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            part = self.file.with_suffix(".part")
+            part.write_text(json.dumps(self.place))
+            os.replace(part, self.file)
+        except OSError:
+            return
+
+
+def places(board: Path) -> list[Place]:
+    """All places on a board, in the order of their names."""
+    found = []
+    for file in board.rglob("status.json"):
+        try:
+            found.append(json.loads(file.read_text()))
+        except (OSError, ValueError):
+            continue  # written this moment
+    return sorted(found, key=lambda place: place["name"])
+
+
+class Watch:
+    """Shows a board while its runs go on: in place on a terminal, a line now and then elsewhere.
+
+    Args:
+        board: its folder.
+        costs: of all runs that count, by name; the sweep's own or, in a stage of DVC, the whole study's.
+        finished: names of those that were finished before.
+    """
+
+    def __init__(self, board: Path, costs: Mapping[str, float], finished: set[str]) -> None:
+        self.board, self.costs, self.before = board, costs, finished
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._told: set[str] = set()
+        self._began = time.monotonic()
+        self._rate = rate()
+        self._next_line = self._began + PLAIN_EVERY
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._worked() and time.monotonic() - self._began > 5:
+            remember(self._seen())
+
+    def _show(self) -> None:
+        if self.console.is_terminal:
+            with Live(console=self.console, auto_refresh=False, transient=True) as live:
+                while not self._stop.wait(0.5):
+                    self._tell()
+                    live.update(Text(self._summary() + "".join(f"\n  {line}" for line in self._running())), refresh=True)
+        else:
+            while not self._stop.wait(0.5):
+                self._tell()
+                if time.monotonic() > self._next_line:
+                    self._next_line += PLAIN_EVERY
+                    self.console.print(Text("; ".join([self._summary(), *self._running()])))
+        self._tell()
+
+    def _tell(self) -> None:
+        """One lasting line for each run that has ended since the last look."""
+        for place in places(self.board):
+            if place["state"] in ENDED and place["name"] not in self._told:
+                self._told.add(place["name"])
+                self.console.print(Text(ended_line(place)))
+
+    def _running(self) -> list[str]:
+        return [running_line(place) for place in places(self.board) if place["state"] not in ENDED]
+
+    def _done(self) -> set[str]:
+        return self.before | {p["name"] for p in places(self.board) if p["state"] in ENDED and p["state"] != "stopped"}
+
+    def _worked(self) -> float:
+        """What this command's runs have done so far, in units of cost."""
+        return sum(
+            self.costs.get(place["name"], 0.0) * place["step"] / place["steps"]
+            for place in places(self.board)
+            if place["state"] != "kept"
+        )
+
+    def _seen(self) -> float:
+        return self._worked() / (time.monotonic() - self._began)
+
+    def _summary(self) -> str:
+        done = self._done() & set(self.costs)
+        remaining = sum(cost for name, cost in self.costs.items() if name not in done)
+        remaining -= sum(
+            self.costs.get(place["name"], 0.0) * place["step"] / place["steps"]
+            for place in places(self.board)
+            if place["state"] not in ENDED
+        )
+        settled = time.monotonic() - self._began > 20 and self._worked()
+        left = max(0.0, remaining) / (self._seen() if settled else self._rate)
+        return f"{len(done)}/{len(self.costs)} runs, about {duration(left)} left"
+
+
+def running_line(place: Place) -> str:
+    """`ladder/four_heads seed 0: step 40/60, perplexity 301.2`."""
+    if place["state"] != "training":
+        return f"{place['name']}: {place['state']}"
+    shown = place.get("perplexity")
+    perplexity = "-" if shown is None else f"{shown:.1f}"
+    return f"{place['name']}: step {place['step']}/{place['steps']}, perplexity {perplexity}"
+
+
+def ended_line(place: Place) -> str:
+    """`done     ladder/four_heads seed 0  perplexity 201.70  (17 s)`."""
+    shown = place.get("perplexity")
+    perplexity = f"  perplexity {shown:.2f}" if shown is not None and place["state"] in GOOD else ""
+    message = f"  {place['message']}" if place.get("message") else ""
+    took = "" if place["state"] == "kept" else f"  ({duration(place['seconds'])})"
+    return f"{place['state']:<9}{place['name']}{perplexity}{message}{took}"
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def verdict(board: Path, expected: list[str], accept_diverged: bool) -> int:
+    """Names the runs that came to no good on stderr.
+
+    Returns:
+        0 if all `expected` runs are there, else 1. A diverged run is one to name, but no error, where it is accepted.
+    """
+    by_name = {place["name"]: place for place in places(board)}
+    bad = 0
+    for name in expected:
+        place = by_name.get(name, {"state": "not run", "message": "the sweep ended before it"})
+        if place["state"] in GOOD or (place["state"] == "diverged" and accept_diverged):
+            continue
+        state = "lost" if place["state"] in ("waiting", "training") else place["state"]
+        print(f"{state}: {name}: {place.get('message') or 'its process ended; the next start goes on'}", file=sys.stderr)
+        bad += 1
+    return 1 if bad else 0

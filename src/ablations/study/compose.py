@@ -1,0 +1,174 @@
+"""From overrides to runs: what Hydra composes, named and identified. One line for what it refuses."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ablations.settings import CONF, ROOT, InputError, one_line
+from ablations.study.fingerprint import Config, fingerprint, science
+
+# Overrides of these leave a variant what it is; any other makes a sweep by hand of it.
+NOT_A_CHANGE = ("seed", "budget", "logger", "runtime", "variant", "hydra")
+SWEEP = "sweep"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One variant, one seed, one budget, with its resolved config and its identity."""
+
+    study: str
+    variant: str
+    seed: int
+    budget: str
+    fingerprint: str
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """As people read it."""
+        return f"{self.study}/{self.variant} seed {self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Its place in the ledger."""
+        return ROOT / self.config["runtime"]["results"] / self.budget / self.study / self.variant / f"seed-{self.seed}"
+
+    @property
+    def work(self) -> Path:
+        """Where its checkpoint lies while it trains; runs of the same identity share it."""
+        return ROOT / self.config["runtime"]["work"] / "runs" / self.fingerprint
+
+
+@contextmanager
+def hydra() -> Iterator[None]:
+    """Within it, `composed` and `expand` work."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+def composed(overrides: Sequence[str]) -> Run:
+    """The run that `overrides` describe.
+
+    Raises:
+        InputError: an unknown key or option, or a value that does not parse.
+    """
+    try:
+        config = compose("config", list(overrides), return_hydra_config=True)
+        choices = config.hydra.runtime.choices
+        return describe(config, choices, overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(_explain(error)) from error
+
+
+def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[str]) -> Run:
+    """The run of a composed config.
+
+    Args:
+        config: as Hydra gives it, with or without its own node.
+        choices: Hydra's `runtime.choices`.
+        overrides: those of the task, which name a sweep by hand.
+    """
+    plain = OmegaConf.masked_copy(config, [key for key in config if key not in ("hydra", "variant")])
+    resolved: Any = OmegaConf.to_container(plain, resolve=True)
+    study, variant = _named(resolved, choices, overrides)
+    return Run(study, variant, resolved["seed"], resolved["budget"], fingerprint(resolved), resolved)
+
+
+def expand(overrides: Sequence[str]) -> list[list[str]]:
+    """What a multirun over `overrides` would run, job by job, in Hydra's order.
+
+    Raises:
+        InputError: an override that does not parse.
+    """
+    loader = GlobalHydra.instance().config_loader()
+    try:
+        parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
+        task = [override for override in parsed if not override.key_or_group.startswith("hydra")]
+        batches = BasicSweeper.split_arguments(task, max_batch_size=None)
+    except HydraException as error:
+        raise InputError(_explain(error)) from error
+    return [list(job) for batch in batches for job in batch]
+
+
+def variants(study: str) -> list[str]:
+    """The variants of a study: the rows of its file in their order, then further files in its folder by name.
+
+    Raises:
+        InputError: no such study, or a row without a variant file.
+    """
+    file = CONF / "study" / f"{study}.yaml"
+    known = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
+    if study not in known:
+        raise InputError(f"study: {study}; allowed: {', '.join(known)}")
+    try:
+        rows = list((OmegaConf.load(file).get("study") or {}).get("rows") or {})
+    except Exception as error:  # whatever YAML makes of a damaged file
+        raise InputError(f"study: conf/study/{study}.yaml cannot be read ({one_line(error)})") from error
+    files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
+    if lost := [row for row in rows if row not in files]:
+        raise InputError(f"study.rows: {study} names {lost[0]}; allowed: {', '.join(files) or 'no variant is there'}")
+    return rows + [name for name in files if name not in rows]
+
+
+def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str, str]:
+    chosen = [
+        f"{group}/{choice}".removeprefix("variant/")
+        for group, choice in choices.items()
+        if (group == "variant" or group.startswith("variant/")) and choice not in (None, "null")
+    ]
+    keys = [re.split(r"[=.@/]", override.lstrip("+~"))[0] for override in overrides]
+    changes = [override for override, key in zip(overrides, keys, strict=True) if key not in NOT_A_CHANGE]
+    if len(chosen) == 1 and not changes:
+        study, _, variant = chosen[0].partition("/")
+        return study, variant
+    words = [*chosen, *(_word(change) for change in changes)]
+    readable = re.sub(r"[^A-Za-z0-9._]+", "-", "_".join(words)).strip("-._")[:60] or "default"
+    return SWEEP, f"{readable}-{_config_hash(config)}"
+
+
+def _word(override: str) -> str:
+    key, _, value = override.partition("=")
+    return f"{re.split('[./]', key)[-1]}-{value}"
+
+
+def _config_hash(config: Config) -> str:
+    """Same for all seeds, and for all versions of the code: it names a variant, it does not identify a run."""
+    kept = science(config) | {"seed": None}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
+
+
+def _explain(error: Exception) -> str:
+    """One line for an error of Hydra's: the field, the value, what is allowed."""
+    text = str(error)
+    if found := re.search(r"Could not find '([^']+)'", text):
+        path = found[1]
+        folder = Path(path).parent
+        while not (CONF / folder).is_dir():
+            folder = folder.parent
+        options = sorted(str(p.relative_to(CONF / folder).with_suffix("")) for p in (CONF / folder).rglob("*.yaml"))
+        return f"{folder}: {Path(path).relative_to(folder)} is not known; allowed: {', '.join(options)}"
+    if found := re.search(r"Could not override '([^']+)'", text):
+        return f"{found[1]}: not known; allowed: {_siblings(found[1])}"
+    return one_line(error)
+
+
+def _siblings(field: str) -> str:
+    parent, _, _ = field.rpartition(".")
+    node = compose("config", [])
+    selected = OmegaConf.select(node, parent, default=None) if parent else node
+    if not isinstance(selected, DictConfig):
+        return f"the keys of conf/config.yaml: {', '.join(str(key) for key in node)}"
+    return ", ".join(f"{parent}.{key}".lstrip(".") for key in selected)

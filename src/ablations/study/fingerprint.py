@@ -1,0 +1,111 @@
+"""A run's identity: its resolved science config, the source it imports, and its data.
+
+Names, budget labels, devices, loggers and launchers are not in it; neither are comments, docstrings and layout.
+"""
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ablations.settings import ROOT, InputError
+
+Config = dict[str, Any]
+
+SHOW_AND_SPEED = ("budget", "lengths", "study", "logger", "runtime")
+SCIENCE = ("ablations.data", "ablations.model", "ablations.training")
+ENTRY = "ablations.training.run"
+
+
+def science(config: Config) -> Config:
+    """What of a resolved config can change a result. The token folder is replaced by what is in it."""
+    kept = {key: value for key, value in config.items() if key not in SHOW_AND_SPEED}
+    if "tokens" in kept["data"]:
+        kept["data"] = dict(kept["data"], tokens=tokens_sha256(ROOT / kept["data"]["tokens"]))
+    return kept
+
+
+def fingerprint(config: Config) -> str:
+    """16 hexadecimal digits that two runs share only if they compute the same thing."""
+    kept = science(config)
+    identity = {"config": kept, "sources": sources([ENTRY, *targets(kept)])}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def tokens_sha256(folder: Path) -> str:
+    """Checksum of the tokens in a folder, from its meta data."""
+    try:
+        return str(json.loads((folder / "meta.json").read_text())["tokens_sha256"])
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"data.tokens: {folder}/meta.json cannot be read; allowed: as `tokenize` writes it") from error
+
+
+def targets(node: Any) -> Iterator[str]:
+    """The modules that `_target_` keys below `node` name."""
+    if isinstance(node, dict):
+        if "_target_" in node:
+            yield str(node["_target_"]).rpartition(".")[0]
+        for value in node.values():
+            yield from targets(value)
+
+
+def sources(roots: list[str]) -> dict[str, str]:
+    """Module name to hash of its code, for all science modules that `roots` import, directly or not."""
+    found: dict[str, str] = {}
+    waiting = [root for root in roots if _is_science(root)]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found[module], imports = _read(module)
+            waiting += imports
+    return found
+
+
+def code_hash(source: str) -> str:
+    """Hash of a module's syntax tree: blind to comments, docstrings, layout, and Python's minor version."""
+    return hashlib.sha256(json.dumps(_tree(ast.parse(source))).encode()).hexdigest()
+
+
+def _is_science(module: str) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in SCIENCE)
+
+
+@functools.cache
+def _read(module: str) -> tuple[str, tuple[str, ...]]:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise InputError(f"_target_: {module} is no module; allowed: one below {', '.join(SCIENCE)}")
+    source = Path(spec.origin).read_text()
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            below = (f"{node.module}.{alias.name}" for alias in node.names)
+            names |= {name for name in below if _is_science(name) and _exists(name)}
+    return code_hash(source), tuple(sorted(name for name in names if _is_science(name) and name not in SCIENCE))
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _tree(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_tree(item) for item in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = {name: _tree(value) for name, value in ast.iter_fields(node) if value not in (None, [])}
+    body = getattr(node, "body", None)
+    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    if documented and isinstance(body, list) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = _tree(body[1:])
+    return [type(node).__name__, fields]

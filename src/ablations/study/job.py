@@ -1,0 +1,130 @@
+"""One job of a sweep: kept, copied, or trained; and whatever happens, told to the ledger and the board."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from filelock import FileLock
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from ablations.settings import ROOT, InputError, one_line
+from ablations.study.board import Post
+from ablations.study.compose import Run, describe
+from ablations.study.ledger import FINISHED, Ledger, Row, history_csv
+from ablations.study.mirror import Mirror
+from ablations.study.provenance import provenance
+
+
+class Stopped(SystemExit):
+    """Asked to stop by a signal: ends the sweep with 128 + its number, as a shell would tell."""
+
+
+def job(config: DictConfig) -> None:
+    """What Hydra calls for each job, here or in a worker. Only `Stopped` gets out: the rest of a sweep goes on."""
+    hydra = HydraConfig.get()
+    run = describe(config, hydra.runtime.choices, hydra.overrides.task)
+    post = Post(Path(hydra.runtime.output_dir), run.name, run.config["steps"])
+    handle_signals()
+    try:
+        run.work.mkdir(parents=True, exist_ok=True)
+        with FileLock(run.work.with_suffix(".lock")):
+            _settle(run, post)
+    except Stopped as stop:
+        post.say(state="stopped", message="stopped; the next start goes on from its last checkpoint")
+        raise stop
+    except Exception as error:
+        post.say(state="failed", message=_reason(error))
+        if not isinstance(error, InputError | OSError):
+            traceback.print_exc()
+
+
+def handle_signals() -> None:
+    """SIGTERM and SIGINT raise `Stopped`, where a handler can be set at all."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
+
+
+def _stop(number: int, frame: Any) -> NoReturn:
+    for again in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(again, signal.SIG_IGN)
+    raise Stopped(128 + number)
+
+
+def _settle(run: Run, post: Post) -> None:
+    ledger = Ledger(ROOT / run.config["runtime"]["results"])
+    if ledger.status(run) in FINISHED:
+        post.say(state="kept", message="trained before")
+    elif twin := ledger.twin(run):
+        _copy(run, ledger, twin, post)
+    else:
+        _train(run, ledger, post)
+
+
+def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
+    """The same identity was trained under another name: its numbers are this run's."""
+    folder: Path = twin["folder"]
+    origin = f"{twin['study']}/{twin['variant']} seed {twin['seed']}"
+    made = (folder / "provenance.json").read_text() if (folder / "provenance.json").exists() else "null"
+    history = (folder / "history.csv").read_text()
+    ledger.write(run, twin["status"], twin["metrics"], history, {"copied_from": origin, "made": json.loads(made)})
+    post.say(state="kept", perplexity=twin["metrics"].get("heldout_perplexity"), message=f"the same run as {origin}")
+
+
+def _train(run: Run, ledger: Ledger, post: Post) -> None:
+    started = datetime.now(UTC)
+    rows: list[Row] = []
+    mirror = Mirror(run)
+
+    def on_row(row: Row) -> None:
+        rows.append(row)
+        mirror.log(row)
+
+    try:
+        outcome = _attempt(run, post, on_row)
+        made = provenance(run.config, started, outcome.resumed_at)
+        ledger.write(run, outcome.status, outcome.metrics, history_csv(outcome.history), made)
+        _forget_checkpoint(run)
+    except Stopped as stop:
+        mirror.finish(int(stop.code or 1))
+        raise
+    except Exception as error:
+        mirror.finish(1)
+        made = provenance(run.config, started, None)
+        ledger.write(run, "failed", {}, history_csv(rows), made | {"traceback": traceback.format_exc()}, _reason(error))
+        raise
+    mirror.finish(0 if outcome.status == "done" else 1, outcome.metrics)
+    perplexity = outcome.metrics.get("heldout_perplexity")
+    message = f"diverged at step {outcome.metrics['steps']}" if outcome.status == "diverged" else None
+    post.say(state=outcome.status, perplexity=perplexity, step=outcome.metrics["steps"], message=message)
+
+
+def _attempt(run: Run, post: Post, on_row: Any) -> Any:
+    # Lightning takes seconds to import, and the command that only hands out jobs has no use for it.
+    from ablations.training.resume import CorruptCheckpoint
+    from ablations.training.run import train
+
+    try:
+        return train(run.config, run.work, on_row, post.step)
+    except CorruptCheckpoint as error:
+        print(f"warning: {run.name}: {one_line(error)}; trained anew", file=sys.stderr)
+        return train(run.config, run.work, on_row, post.step)
+
+
+def _forget_checkpoint(run: Run) -> None:
+    for file in run.work.glob("*"):
+        if file.is_file() and not file.name.endswith(".corrupt"):
+            file.unlink(missing_ok=True)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{os.path.relpath(error.filename, ROOT) if error.filename else 'file system'}: {error.strerror}"
+    return one_line(error) if isinstance(error, InputError) else f"{type(error).__name__}: {one_line(error)}"

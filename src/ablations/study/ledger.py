@@ -1,0 +1,147 @@
+"""The ledger: `results/`, one small folder per run. It is the truth; everything shown is made from it.
+
+`run.json` and `history.csv` are a pure function of the run's identity; `provenance.json` says where and when.
+A folder appears whole or not at all, and a file that was damaged later is noticed by its digest.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from ablations.settings import ROOT
+from ablations.study.compose import Run
+
+Record = dict[str, Any]
+Row = dict[str, float | None]
+
+FINISHED = ("done", "diverged")
+
+
+class Ledger:
+    """Reads and writes the runs below one folder.
+
+    Args:
+        root: `results/`, or what a run's `runtime.results` names.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def status(self, run: Run) -> str:
+        """`done`, `diverged` or `failed` as recorded; `stale` if recorded for another identity; else `begun`
+        where a checkpoint waits, or `todo`.
+        """
+        record = read(run.folder)
+        if record is not None and record["fingerprint"] == run.fingerprint:
+            return str(record["status"])
+        if (run.work / "last.ckpt").exists():
+            return "begun"
+        return "todo" if record is None else "stale"
+
+    def twin(self, run: Run) -> Record | None:
+        """A finished record of the same identity elsewhere in the ledger, with its history under `history`."""
+        for file in sorted(self.root.glob("*/*/*/seed-*/run.json")):
+            if run.fingerprint in file.read_text() and (record := read(file.parent)):
+                if record["fingerprint"] == run.fingerprint and record["status"] in FINISHED:
+                    return record | {"folder": file.parent}
+        return None
+
+    def write(
+        self,
+        run: Run,
+        status: str,
+        metrics: dict[str, Any],
+        history: str,
+        provenance: dict[str, Any],
+        error: str | None = None,
+    ) -> None:
+        """Puts a run into the ledger, in the place of any earlier record of it.
+
+        Args:
+            run: which.
+            status: `done`, `diverged` or `failed`.
+            metrics: final numbers; None for one that is not finite.
+            history: the text of `history.csv`.
+            provenance: where and when.
+            error: one line, for a failed run.
+        """
+        record: Record = {
+            "study": run.study,
+            "variant": run.variant,
+            "seed": run.seed,
+            "budget": run.budget,
+            "fingerprint": run.fingerprint,
+            "status": status,
+            "metrics": metrics,
+            "config": _shown(run.config),
+        }
+        if error is not None:
+            record["error"] = error
+        record["digest"] = _digest(record, history)
+        part = run.work / "ledger"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        _write(part / "history.csv", history)
+        _write(part / "provenance.json", _json(provenance))
+        _write(part / "run.json", _json(record))
+        run.folder.parent.mkdir(parents=True, exist_ok=True)
+        if run.folder.exists():
+            shutil.rmtree(run.folder)
+        os.replace(part, run.folder)
+
+
+def read(folder: Path) -> Record | None:
+    """The record in a run's folder, or None. A damaged `run.json` is set aside as `run.json.corrupt`, and said so."""
+    file = folder / "run.json"
+    try:
+        record: Record = json.loads(file.read_bytes().decode())
+        history = (folder / "history.csv").read_bytes().decode()
+        digest = record.pop("digest")
+        if digest == _digest(record, history):
+            return record
+        reason = "altered"
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, AttributeError, TypeError):
+        reason = "not readable"
+    os.replace(file, f"{file}.corrupt")
+    where = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+    print(f"warning: {where}: {reason}; set aside as run.json.corrupt, the run counts as not trained", file=sys.stderr)
+    return None
+
+
+def history_csv(rows: list[Row]) -> str:
+    """A history as text: the columns of the first row, then those that later rows add; empty where unknown."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: "" if value is None else value for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _shown(config: dict[str, Any]) -> dict[str, Any]:
+    """The config without what differs between machines and changes nothing."""
+    return {key: value for key, value in config.items() if key not in ("runtime", "logger", "lengths")}
+
+
+def _digest(record: Record, history: str) -> str:
+    content = json.dumps(record, sort_keys=True) + hashlib.sha256(history.encode()).hexdigest()
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _write(file: Path, text: str) -> None:
+    with file.open("w") as handle:
+        handle.write(text)
+        handle.flush()
+        os.fsync(handle.fileno())

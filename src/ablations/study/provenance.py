@@ -1,0 +1,58 @@
+"""Where and when a run was made."""
+
+import functools
+import importlib.metadata
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ablations.settings import ROOT
+
+PACKAGES = ("torch", "pytorch-lightning", "hydra-core", "wandb", "numpy", "tokenizers")
+
+
+@functools.cache
+def _git() -> tuple[str | None, bool | None]:
+    """The commit, and whether the tree is clean; None where there is no repository."""
+    try:
+        ask = functools.partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
+        commit = ask(["git", "rev-parse", "HEAD"]).stdout.strip()
+        changes = ask(["git", "status", "--porcelain", "--", "src", "conf", "params.yaml"]).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return commit, not changes
+
+
+@functools.cache
+def processor() -> str:
+    """The processor's own name, with its instruction set as torch uses it."""
+    import torch
+
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        models = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        name = models[0] if models else name
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def provenance(config: dict[str, Any], started: datetime, resumed_at: int | None) -> dict[str, Any]:
+    """The `provenance.json` of a run that ends now."""
+    commit, clean = _git()
+    ended = datetime.now(UTC)
+    return {
+        "commit": commit,
+        "clean": clean,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "packages": {package: importlib.metadata.version(package) for package in PACKAGES},
+        "processor": processor(),
+        "accelerator": config["runtime"]["accelerator"],
+        "threads": config["runtime"]["threads"],
+        "started": started.isoformat(timespec="seconds"),
+        "ended": ended.isoformat(timespec="seconds"),
+        "seconds": round((ended - started).total_seconds(), 1),
+        "resumed_at_step": resumed_at,
+    }

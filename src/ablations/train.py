@@ -1,0 +1,94 @@
+"""`python -m ablations.train key=value ...` trains one run; with `-m`, a Hydra multirun over comma-separated values."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import hydra
+from hydra._internal.utils import get_args_parser
+
+from ablations.data.prepare import prepare
+from ablations.settings import CONF, ROOT, InputError, command
+from ablations.study import compose
+from ablations.study.board import Watch, verdict
+from ablations.study.check import check
+from ablations.study.compose import Run
+from ablations.study.cost import cost
+from ablations.study.job import handle_signals, job
+from ablations.study.ledger import FINISHED, Ledger
+
+TASK = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(job)
+
+
+@command
+def main(arguments: list[str]) -> int:
+    """Checks all runs first, then hands over to Hydra. Exit code: 0, 1 for failed runs, 2 for bad input."""
+    parsed = get_args_parser().parse_args(arguments)
+    if not parsed.run and not parsed.multirun and any(
+        (parsed.cfg, parsed.info, parsed.shell_completion, parsed.hydra_help, parsed.help)
+    ):
+        TASK()
+        return 0
+    handle_signals()
+    prepare()
+    runs = _checked(parsed.overrides, parsed.multirun)
+    ledger = Ledger(ROOT / runs[0][0].config["runtime"]["results"])
+    _writable(ledger.root)
+    if all(ledger.status(run) in FINISHED for run, _ in runs):
+        print(f"nothing to train: {len(runs)} of {len(runs)} runs are finished", file=sys.stderr)
+        return 0
+    board = ROOT / ".work" / "board" / f"{os.getpid()}-{time.time_ns()}"
+    os.environ["ABLATIONS_BOARD"] = str(board)
+    costs, finished = _scope(runs, ledger)
+    code = 0
+    with Watch(board, costs, finished):
+        try:
+            TASK()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+    accept = runs[0][0].config["runtime"]["accept_diverged"]
+    judged = verdict(board, [run.name for run, _ in runs], accept)
+    shutil.rmtree(board, ignore_errors=True)
+    return code or judged
+
+
+def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
+    """All runs that the command stands for, with their costs; raises InputError before any is trained."""
+    with compose.hydra():
+        jobs = compose.expand(overrides) if multirun else [[o for o in overrides if not o.startswith("hydra")]]
+        runs = []
+        for number, overrides_of_job in enumerate(jobs):
+            run = compose.composed(overrides_of_job)
+            runs.append((run, cost(run.config, check(run.config))))
+            if number % 20 == 19 and len(jobs) > 50:
+                print(f"checked {number + 1} of {len(jobs)} runs", file=sys.stderr)
+    return runs
+
+
+def _writable(folder: Path) -> None:
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(existing, os.W_OK):
+        raise InputError(f"runtime.results: {folder} cannot be written; allowed: a folder with write permission")
+
+
+def _scope(runs: list[tuple[Run, float]], ledger: Ledger) -> tuple[dict[str, float], set[str]]:
+    """What the progress counts: these runs or, as a stage of DVC, all that are planned at their budget."""
+    costs = {run.name: amount for run, amount in runs}
+    finished = {run.name for run, _ in runs if ledger.status(run) in FINISHED}
+    if "DVC_STAGE" in os.environ:
+        for file in sorted((ROOT / "plans" / runs[0][0].budget).glob("*.json")):
+            for planned in json.loads(file.read_text())["runs"]:
+                name = f"{planned['study']}/{planned['variant']} seed {planned['seed']}"
+                if name not in costs:
+                    costs[name] = planned["cost"]
+                    place = ledger.root / planned["folder"]
+                    if (place / "run.json").exists():
+                        finished.add(name)
+    return costs, finished
+
+
+if __name__ == "__main__":
+    sys.exit(main())
