@@ -41,7 +41,9 @@ def main(arguments: list[str]) -> None:
         | {"status": ledger.status(run)}
         for run, _ in runs
     ]
-    to_train = {run.fingerprint: work for (run, work), row in zip(runs, rows, strict=True) if row["status"] not in FINISHED}
+    to_train = {
+        run.fingerprint: work for (run, work), row in zip(runs, rows, strict=True) if row["status"] not in FINISHED
+    }
     seconds = sum(to_train.values()) / rate() if to_train else 0.0
     if options["format"] == "json":
         print(json.dumps({"runs": rows, "seconds": round(seconds, 1)}, indent=1))
@@ -52,9 +54,8 @@ def main(arguments: list[str]) -> None:
     console = Console(highlight=False)
     console.print(table)
     shared = len(rows) - len({row["fingerprint"] for row in rows})
-    console.print(
-        f"{len(rows)} runs, {shared} of them the same as another; {len(to_train)} to train, about {duration(seconds)} here"
-    )
+    ahead = f"{len(to_train)} to train, about {duration(seconds)} here" if to_train else "none to train"
+    console.print(f"{len(rows)} runs, {shared} of them the same as another; {ahead}")
 
 
 def planned(studies: list[str], budget: str, seeds: int) -> list[tuple[Run, float]]:

@@ -40,13 +40,11 @@ def parameters(overrides: list[str]) -> DictConfig:
 
 
 def _leaves(node: DictConfig, prefix: str = "") -> list[str]:
-    return [
-        leaf
-        for key in node
-        for leaf in (
-            _leaves(node[key], f"{prefix}{key}.") if isinstance(node[key], DictConfig) else [f"{prefix}{key}"]
-        )
-    ]
+    leaves: list[str] = []
+    for key in map(str, node):
+        below = _leaves(node[key], f"{prefix}{key}.") if isinstance(node[key], DictConfig) else [f"{prefix}{key}"]
+        leaves += below
+    return leaves
 
 
 def one_line(error: BaseException) -> str:

@@ -27,8 +27,10 @@ TASK = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3
 def main(arguments: list[str]) -> int:
     """Checks all runs first, then hands over to Hydra. Exit code: 0, 1 for failed runs, 2 for bad input."""
     parsed = get_args_parser().parse_args(arguments)
-    if not parsed.run and not parsed.multirun and any(
-        (parsed.cfg, parsed.info, parsed.shell_completion, parsed.hydra_help, parsed.help)
+    if (
+        not parsed.run
+        and not parsed.multirun
+        and any((parsed.cfg, parsed.info, parsed.shell_completion, parsed.hydra_help, parsed.help))
     ):
         TASK()
         return 0

@@ -7,6 +7,7 @@ that a left-to-right count over the distinct words meets first wins. Encoding, d
 
 import hashlib
 import heapq
+import itertools
 import json
 import os
 import shutil
@@ -64,7 +65,7 @@ def learn_merges(word_counts: list[tuple[str, int]], merges: int, known: list[st
     total: dict[Pair, int] = defaultdict(int)
     where: dict[Pair, set[int]] = defaultdict(set)
     for i, word in enumerate(words):
-        for pair in zip(word, word[1:], strict=False):
+        for pair in itertools.pairwise(word):
             total[pair] += counts[i]
             where[pair].add(i)
     heap = [(-count, pair) for pair, count in total.items()]
@@ -75,13 +76,13 @@ def learn_merges(word_counts: list[tuple[str, int]], merges: int, known: list[st
         changed: set[Pair] = set()
         for i in where.pop(best):
             before = words[i]
-            for pair in zip(before, before[1:], strict=False):
+            for pair in itertools.pairwise(before):
                 total[pair] -= counts[i]
                 if pair != best:
                     where[pair].discard(i)
                 changed.add(pair)
             after = words[i] = _merge(before, best)
-            for pair in zip(after, after[1:], strict=False):
+            for pair in itertools.pairwise(after):
                 total[pair] += counts[i]
                 where[pair].add(i)
                 changed.add(pair)

@@ -4,13 +4,14 @@ import hashlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Batch = tuple[Tensor, Tensor]
+from ablations.data.interface import Batch
 
 
 class Windows:
@@ -70,6 +71,10 @@ class Windows:
             metrics |= {f"heldout_loss_at_{length}": loss, f"heldout_perplexity_at_{length}": perplexity(loss)}
         return metrics
 
+    def details(self, model: nn.Module, device: torch.device) -> dict[str, Any]:
+        """Nothing beyond the numbers."""
+        return {}
+
 
 def mean_loss(model: nn.Module, text: Tensor, window: int, rows: int, device: torch.device) -> float:
     """Mean cross-entropy in nats of each token of `text` but the first, given at most `window` tokens before it.
@@ -78,7 +83,8 @@ def mean_loss(model: nn.Module, text: Tensor, window: int, rows: int, device: to
     """
     inputs, targets = text[:-1], text[1:]
     whole = len(inputs) // window * window
-    parts = list(zip(inputs[:whole].view(-1, window).split(rows), targets[:whole].view(-1, window).split(rows)))
+    windows = (torch.split(tokens[:whole].view(-1, window), rows) for tokens in (inputs, targets))
+    parts = list(zip(*windows, strict=True))
     if whole < len(inputs):
         parts.append((inputs[whole:][None], targets[whole:][None]))
     total = 0.0

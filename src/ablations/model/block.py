@@ -9,6 +9,7 @@ from ablations.model.position.base import Position
 PLACEMENTS = ("pre", "post", "none")
 
 Part = Callable[[], nn.Module | None]
+Layer = Callable[..., Tensor]
 
 
 class Block(nn.Module):
@@ -24,7 +25,13 @@ class Block(nn.Module):
     """
 
     def __init__(
-        self, mixer: Part, feedforward: Part, norm: Part, placement: str, residual: bool, dropout: float
+        self,
+        mixer: Part,
+        feedforward: Part,
+        norm: Callable[[], nn.Module],
+        placement: str,
+        residual: bool,
+        dropout: float,
     ) -> None:
         super().__init__()
         if placement not in PLACEMENTS:
@@ -43,7 +50,15 @@ class Block(nn.Module):
             x_BxTxD = self._sublayer(x_BxTxD, self.feedforward, self.feedforward_norm)
         return x_BxTxD
 
-    def _sublayer(self, x_BxTxD: Tensor, f: nn.Module, norm: nn.Module, *rest: Position) -> Tensor:
+    def scores(self, x_BxTxD: Tensor, position: Position) -> tuple[Tensor, Tensor] | None:
+        """The mixer's scores BxHxTxT and which of them are visible, TxT; None where it has none."""
+        if self.mixer is None or not hasattr(self.mixer, "scores"):
+            return None
+        seen_BxTxD = self.mixer_norm(x_BxTxD) if self.placement == "pre" else x_BxTxD
+        scores: tuple[Tensor, Tensor] = self.mixer.scores(seen_BxTxD, position)  # type: ignore[operator]
+        return scores
+
+    def _sublayer(self, x_BxTxD: Tensor, f: Layer, norm: Layer, *rest: Position) -> Tensor:
         out_BxTxD: Tensor = self.dropout(f(norm(x_BxTxD) if self.placement == "pre" else x_BxTxD, *rest))
         if self.residual:
             out_BxTxD = x_BxTxD + out_BxTxD

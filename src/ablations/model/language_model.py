@@ -1,10 +1,11 @@
 """Tokens in, scores of the next token out (chapter, sections A and F)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
 
 from ablations.model.block import Block
+from ablations.model.mixer.softmax import weights
 from ablations.model.position.base import Position
 
 Factory = Callable[..., nn.Module | None]
@@ -37,7 +38,7 @@ class LanguageModel(nn.Module):
         position: Callable[..., Position],
         mixer: Factory,
         feedforward: Factory,
-        norm: Factory,
+        norm: Callable[[int], nn.Module],
         placement: str,
         residual: bool,
         dropout: float = 0.0,
@@ -53,7 +54,7 @@ class LanguageModel(nn.Module):
         self.output = nn.Linear(width, vocabulary)
         self.position = position(width)
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
-        self.blocks = nn.ModuleList(
+        self.blocks: Iterable[Block] = nn.ModuleList(  # type: ignore[assignment]
             Block(
                 mixer=lambda: mixer(width=width),
                 feedforward=lambda: feedforward(width=width),
@@ -73,3 +74,16 @@ class LanguageModel(nn.Module):
             x_BxTxD = block(x_BxTxD, self.position)
         logits_BxTxV: Tensor = self.output(self.norm(x_BxTxD))
         return logits_BxTxV
+
+    def scores(self, tokens_BxT: Tensor) -> list[tuple[Tensor, Tensor] | None]:
+        """What each block's softmax sees: scores BxHxTxT and which are visible, TxT; None where it has none."""
+        seen: list[tuple[Tensor, Tensor] | None] = []
+        x_BxTxD = self.position.embed(self.embedding(tokens_BxT))
+        for block in self.blocks:
+            seen.append(block.scores(x_BxTxD, self.position))
+            x_BxTxD = block(x_BxTxD, self.position)
+        return seen
+
+    def attention(self, tokens_BxT: Tensor) -> list[Tensor | None]:
+        """Attention weights of each block, BxHxTxT, written out; None where a block does not attend."""
+        return [None if scores is None else weights(*scores) for scores in self.scores(tokens_BxT)]

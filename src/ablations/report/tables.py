@@ -71,7 +71,9 @@ def collapse(name: str, study: dict[str, Any], runs: pd.DataFrame, chapter: dict
                 found = [h[f"block1/{probe}"].dropna().iloc[at] for h in histories if f"block1/{probe}" in h]
                 row |= _columns(f"{probe}_{when}", mean(found), known.get(f"{probe}_{when}"))
         rows.append(row | {"note": note(group)})
-    return Table(COLLAPSE, "E. What happens inside the heads: scores and attention at the start and the end", pd.DataFrame(rows))
+    return Table(
+        COLLAPSE, "E. What happens inside the heads: scores and attention at the start and the end", pd.DataFrame(rows)
+    )
 
 
 def cell(metric: str, group: pd.DataFrame, known: float | None) -> dict[str, Any]:
@@ -105,8 +107,8 @@ def _columns(name: str, found: Mean, known: float | None) -> dict[str, Any]:
 
 
 def _first(group: pd.DataFrame, column: str) -> int | None:
-    known = group[column].dropna() if column in group else []
-    return int(known.iloc[0]) if len(known) else None
+    known = group[column].dropna().tolist() if column in group else []
+    return int(known[0]) if known else None
 
 
 def _caption(study: dict[str, Any]) -> str:

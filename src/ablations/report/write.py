@@ -42,10 +42,10 @@ def write(table: Table, budget: str, folder: Path) -> str:
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns that people read: each mean with its interval, the chapter's beside it, empty ones left out."""
-    means = [column for column in frame if f"{column}_n" in frame]
+    means = [column for column in map(str, frame) if f"{column}_n" in frame]
     hidden = {f"{mean}{suffix}" for mean in means for suffix in BESIDES} | {"variant"}
     shown: dict[str, list[str]] = {}
-    for column in frame:
+    for column in map(str, frame):
         if column in means:
             if frame[column].notna().any() or frame[f"{column}_chapter"].notna().any():
                 shown[_heading(column)] = [_mean(frame.iloc[i], column) for i in range(len(frame))]
@@ -79,8 +79,8 @@ def _plain(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _heading(column: object) -> str:
-    return str(column).replace("heldout", "held-out").replace("_", " ")
+def _heading(column: str) -> str:
+    return column.replace("heldout", "held-out").replace("_", " ")
 
 
 def _latex_text(text: str) -> str:

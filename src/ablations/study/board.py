@@ -95,7 +95,9 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop.set()
         self._thread.join()
         if self._worked() and time.monotonic() - self._began > 5:
@@ -106,7 +108,9 @@ class Watch:
             with Live(console=self.console, auto_refresh=False, transient=True) as live:
                 while not self._stop.wait(0.5):
                     self._tell()
-                    live.update(Text(self._summary() + "".join(f"\n  {line}" for line in self._running())), refresh=True)
+                    live.update(
+                        Text(self._summary() + "".join(f"\n  {line}" for line in self._running())), refresh=True
+                    )
         else:
             while not self._stop.wait(0.5):
                 self._tell()
@@ -130,11 +134,10 @@ class Watch:
 
     def _worked(self) -> float:
         """What this command's runs have done so far, in units of cost."""
-        return sum(
-            self.costs.get(place["name"], 0.0) * place["step"] / place["steps"]
-            for place in places(self.board)
-            if place["state"] != "kept"
-        )
+        return sum(self._part(place) for place in places(self.board) if place["state"] != "kept")
+
+    def _part(self, place: Place) -> float:
+        return self.costs.get(place["name"], 0.0) * float(place["step"]) / float(place["steps"])
 
     def _seen(self) -> float:
         return self._worked() / (time.monotonic() - self._began)
@@ -142,11 +145,7 @@ class Watch:
     def _summary(self) -> str:
         done = self._done() & set(self.costs)
         remaining = sum(cost for name, cost in self.costs.items() if name not in done)
-        remaining -= sum(
-            self.costs.get(place["name"], 0.0) * place["step"] / place["steps"]
-            for place in places(self.board)
-            if place["state"] not in ENDED
-        )
+        remaining -= sum(self._part(place) for place in places(self.board) if place["state"] not in ENDED)
         settled = time.monotonic() - self._began > 20 and self._worked()
         left = max(0.0, remaining) / (self._seen() if settled else self._rate)
         return f"{len(done)}/{len(self.costs)} runs, about {duration(left)} left"
@@ -190,6 +189,8 @@ def verdict(board: Path, expected: list[str], accept_diverged: bool) -> int:
         if place["state"] in GOOD or (place["state"] == "diverged" and accept_diverged):
             continue
         state = "lost" if place["state"] in ("waiting", "training") else place["state"]
-        print(f"{state}: {name}: {place.get('message') or 'its process ended; the next start goes on'}", file=sys.stderr)
+        print(
+            f"{state}: {name}: {place.get('message') or 'its process ended; the next start goes on'}", file=sys.stderr
+        )
         bad += 1
     return 1 if bad else 0

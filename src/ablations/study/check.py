@@ -69,6 +69,7 @@ RULES: dict[str, Rule] = {
     "data.window": whole(1),
     "data.batch": whole(1),
     "data.also_at": list_of(whole(1)),
+    "data.task": one_of("easy", "closed"),
     "model.width": whole(1),
     "model.blocks": whole(1),
     "model.residual": FLAG,

@@ -44,12 +44,13 @@ class Run:
     @property
     def folder(self) -> Path:
         """Its place in the ledger."""
-        return ROOT / self.config["runtime"]["results"] / self.budget / self.study / self.variant / f"seed-{self.seed}"
+        results = ROOT / str(self.config["runtime"]["results"])
+        return results / self.budget / self.study / self.variant / f"seed-{self.seed}"
 
     @property
     def work(self) -> Path:
         """Where its checkpoint lies while it trains; runs of the same identity share it."""
-        return ROOT / self.config["runtime"]["work"] / "runs" / self.fingerprint
+        return ROOT / str(self.config["runtime"]["work"]) / "runs" / self.fingerprint
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
         choices: Hydra's `runtime.choices`.
         overrides: those of the task, which name a sweep by hand.
     """
-    plain = OmegaConf.masked_copy(config, [key for key in config if key not in ("hydra", "variant")])
+    plain = OmegaConf.masked_copy(config, [str(key) for key in config if key not in ("hydra", "variant")])
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
     study, variant = _named(resolved, choices, overrides)
     return Run(study, variant, resolved["seed"], resolved["budget"], fingerprint(resolved), resolved)
@@ -114,7 +115,8 @@ def variants(study: str) -> list[str]:
     if study not in known:
         raise InputError(f"study: {study}; allowed: {', '.join(known)}")
     try:
-        rows = list((OmegaConf.load(file).get("study") or {}).get("rows") or {})
+        node: Any = OmegaConf.load(file)
+        rows = list((node.get("study") or {}).get("rows") or {})
     except Exception as error:  # whatever YAML makes of a damaged file
         raise InputError(f"study: conf/study/{study}.yaml cannot be read ({one_line(error)})") from error
     files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
@@ -171,4 +173,4 @@ def _siblings(field: str) -> str:
     selected = OmegaConf.select(node, parent, default=None) if parent else node
     if not isinstance(selected, DictConfig):
         return f"the keys of conf/config.yaml: {', '.join(str(key) for key in node)}"
-    return ", ".join(f"{parent}.{key}".lstrip(".") for key in selected)
+    return ", ".join(f"{parent}.{key!s}".lstrip(".") for key in selected)

@@ -20,7 +20,7 @@ def cost(config: Config, parameters: int) -> float:
     The embedding is a look-up and counts as none.
     """
     weights = parameters - _embedding(config)
-    trained = config["steps"] * config["data"]["batch"] * config["data"].get("window", 1)
+    trained = float(config["steps"] * config["data"]["batch"] * config["data"].get("window", 1))
     evaluated = 100_000
     return weights * (6.0 * trained + 2.0 * evaluated) / 1e9
 

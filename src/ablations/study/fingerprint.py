@@ -104,8 +104,6 @@ def _tree(node: Any) -> Any:
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = {name: _tree(value) for name, value in ast.iter_fields(node) if value not in (None, [])}
-    body = getattr(node, "body", None)
-    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-    if documented and isinstance(body, list) and ast.get_docstring(node, clean=False) is not None:
-        fields["body"] = _tree(body[1:])
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+        fields["body"] = _tree(node.body[1:])
     return [type(node).__name__, fields]

@@ -18,6 +18,7 @@ from ablations.settings import ROOT, InputError, one_line
 from ablations.study.board import Post
 from ablations.study.compose import Run, describe
 from ablations.study.ledger import FINISHED, Ledger, Row, history_csv
+from ablations.study.memory import keep_freed_memory
 from ablations.study.mirror import Mirror
 from ablations.study.provenance import provenance
 
@@ -32,6 +33,7 @@ def job(config: DictConfig) -> None:
     run = describe(config, hydra.runtime.choices, hydra.overrides.task)
     post = Post(Path(hydra.runtime.output_dir), run.name, run.config["steps"])
     handle_signals()
+    keep_freed_memory()
     try:
         run.work.mkdir(parents=True, exist_ok=True)
         with FileLock(run.work.with_suffix(".lock")):
@@ -74,7 +76,14 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
     origin = f"{twin['study']}/{twin['variant']} seed {twin['seed']}"
     made = (folder / "provenance.json").read_text() if (folder / "provenance.json").exists() else "null"
     history = (folder / "history.csv").read_text()
-    ledger.write(run, twin["status"], twin["metrics"], history, {"copied_from": origin, "made": json.loads(made)})
+    ledger.write(
+        run,
+        twin["status"],
+        twin["metrics"],
+        twin.get("details", {}),
+        history,
+        {"copied_from": origin, "made": json.loads(made)},
+    )
     post.say(state="kept", perplexity=twin["metrics"].get("heldout_perplexity"), message=f"the same run as {origin}")
 
 
@@ -90,7 +99,7 @@ def _train(run: Run, ledger: Ledger, post: Post) -> None:
     try:
         outcome = _attempt(run, post, on_row)
         made = provenance(run.config, started, outcome.resumed_at)
-        ledger.write(run, outcome.status, outcome.metrics, history_csv(outcome.history), made)
+        ledger.write(run, outcome.status, outcome.metrics, outcome.details, history_csv(outcome.history), made)
         _forget_checkpoint(run)
     except Stopped as stop:
         mirror.finish(int(stop.code or 1))
@@ -98,7 +107,9 @@ def _train(run: Run, ledger: Ledger, post: Post) -> None:
     except Exception as error:
         mirror.finish(1)
         made = provenance(run.config, started, None)
-        ledger.write(run, "failed", {}, history_csv(rows), made | {"traceback": traceback.format_exc()}, _reason(error))
+        ledger.write(
+            run, "failed", {}, {}, history_csv(rows), made | {"traceback": traceback.format_exc()}, _reason(error)
+        )
         raise
     mirror.finish(0 if outcome.status == "done" else 1, outcome.metrics)
     perplexity = outcome.metrics.get("heldout_perplexity")
@@ -119,9 +130,7 @@ def _attempt(run: Run, post: Post, on_row: Any) -> Any:
 
 
 def _forget_checkpoint(run: Run) -> None:
-    for file in run.work.glob("*"):
-        if file.is_file() and not file.name.endswith(".corrupt"):
-            file.unlink(missing_ok=True)
+    (run.work / "last.ckpt").unlink(missing_ok=True)
 
 
 def _reason(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ablations.settings import ROOT
 from ablations.study.compose import Run
+from ablations.study.fingerprint import SHOW_AND_SPEED
 
 Record = dict[str, Any]
 Row = dict[str, float | None]
@@ -45,11 +46,11 @@ class Ledger:
         return "todo" if record is None else "stale"
 
     def twin(self, run: Run) -> Record | None:
-        """A finished record of the same identity elsewhere in the ledger, with its history under `history`."""
+        """A finished record of the same identity elsewhere in the ledger, with its folder under `folder`."""
         for file in sorted(self.root.glob("*/*/*/seed-*/run.json")):
-            if run.fingerprint in file.read_text() and (record := read(file.parent)):
-                if record["fingerprint"] == run.fingerprint and record["status"] in FINISHED:
-                    return record | {"folder": file.parent}
+            record = read(file.parent) if run.fingerprint in file.read_text() else None
+            if record and record["fingerprint"] == run.fingerprint and record["status"] in FINISHED:
+                return record | {"folder": file.parent}
         return None
 
     def write(
@@ -57,6 +58,7 @@ class Ledger:
         run: Run,
         status: str,
         metrics: dict[str, Any],
+        details: dict[str, Any],
         history: str,
         provenance: dict[str, Any],
         error: str | None = None,
@@ -67,6 +69,7 @@ class Ledger:
             run: which.
             status: `done`, `diverged` or `failed`.
             metrics: final numbers; None for one that is not finite.
+            details: what is more than a number.
             history: the text of `history.csv`.
             provenance: where and when.
             error: one line, for a failed run.
@@ -81,6 +84,8 @@ class Ledger:
             "metrics": metrics,
             "config": _shown(run.config),
         }
+        if details:
+            record["details"] = details
         if error is not None:
             record["error"] = error
         record["digest"] = _digest(record, history)
@@ -128,7 +133,7 @@ def history_csv(rows: list[Row]) -> str:
 
 def _shown(config: dict[str, Any]) -> dict[str, Any]:
     """The config without what differs between machines and changes nothing."""
-    return {key: value for key, value in config.items() if key not in ("runtime", "logger", "lengths")}
+    return {key: value for key, value in config.items() if key not in SHOW_AND_SPEED}
 
 
 def _digest(record: Record, history: str) -> str:

@@ -1,6 +1,5 @@
 """From a run's config to its data and model. What a constructor refuses is told by the config's own field names."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
-from ablations.data.windows import Windows
+from ablations.data.interface import Data
 from ablations.model.language_model import LanguageModel
 from ablations.settings import ROOT, InputError, one_line
 
@@ -24,7 +23,7 @@ def seeds(seed: int) -> tuple[int, int]:
     return int(initialisation), int(data)
 
 
-def build_data(config: Config) -> Windows:
+def build_data(config: Config) -> Data:
     """The run's data, ordered by its data seed.
 
     Raises:
@@ -33,7 +32,7 @@ def build_data(config: Config) -> Windows:
     arguments = dict(config["data"], seed=seeds(config["seed"])[1])
     if "tokens" in arguments:
         arguments["tokens"] = str(ROOT / arguments["tokens"])
-    data: Windows = _named("data", _factory("data", arguments))()
+    data: Data = _named("data", _factory("data", arguments))()
     return data
 
 
@@ -51,12 +50,12 @@ def build_model(config: Config, vocabulary: int, device: str = "cpu") -> Languag
     model = dict(config["model"])
     norm = dict(model.pop("norm"))
     placement = norm.pop("placement")
-    parts = {name: _named(f"model.{name}", _factory(f"model.{name}", model.pop(name))) for name in _parts(model)}
-    parts["norm"] = _named("model.norm", _factory("model.norm", norm))
+    for name in _parts(model):
+        model[name] = _named(f"model.{name}", _factory(f"model.{name}", model[name]))
+    model |= {"norm": _named("model.norm", _factory("model.norm", norm)), "placement": placement}
     torch.default_generator.manual_seed(seeds(config["seed"])[0])
     with torch.device(device):
-        build = _named("model", functools.partial(LanguageModel, vocabulary, placement=placement, **model, **parts))
-        built: LanguageModel = build()
+        built: LanguageModel = _named("model", LanguageModel)(vocabulary, **model)
     return built
 
 

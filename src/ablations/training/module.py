@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablations.data.windows import Windows
+from ablations.data.interface import Data
 from ablations.model.language_model import LanguageModel
 
 
@@ -25,9 +25,7 @@ class Training(pl.LightningModule):
         seed: of the random numbers within steps.
     """
 
-    def __init__(
-        self, model: LanguageModel, data: Windows, optimizer: dict[str, Any], warmup: int, seed: int
-    ) -> None:
+    def __init__(self, model: LanguageModel, data: Data, optimizer: dict[str, Any], warmup: int, seed: int) -> None:
         super().__init__()
         self.model, self.data, self.warmup, self.seed = model, data, warmup, seed
         self.settings = optimizer

@@ -3,13 +3,13 @@
 Rows that see a single key are left out of entropy and saturation, where they can only be 0 and 1.
 """
 
-import math
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from ablations.model.language_model import LanguageModel
+from ablations.model.mixer.softmax import weights
 
 SATURATED = 0.99
 
@@ -26,7 +26,7 @@ def attention_statistics(scores_BxHxTxS: Tensor, visible_TxS: Tensor) -> dict[st
         the visible keys; `score_mean` and `score_std` over visible entries; `saturated`, the share of rows with one
         weight above 0.99.
     """
-    weights_BxHxTxS = scores_BxHxTxS.masked_fill(~visible_TxS, -math.inf).softmax(dim=-1)
+    weights_BxHxTxS = weights(scores_BxHxTxS, visible_TxS)
     keys_T = visible_TxS.sum(dim=-1)
     choosing_T = keys_T > 1
     entropy_BxHxT = torch.special.entr(weights_BxHxTxS).sum(dim=-1)[..., choosing_T]
@@ -58,25 +58,17 @@ def read_attention(model: LanguageModel, tokens_BxT: Tensor) -> dict[str, float]
 
     The model is left as it was: no gradient, no dropout, no random number drawn.
     """
-    inputs: dict[int, Tensor] = {}
-    attending = {i: b.mixer for i, b in enumerate(model.blocks, start=1) if hasattr(b.mixer, "scores")}
-    hooks = [
-        mixer.register_forward_pre_hook(lambda _, args, i=i: inputs.update({i: args[0]}))
-        for i, mixer in attending.items()
-    ]
     was_training = model.training
     model.eval()
-    try:
-        with torch.no_grad():
-            model(tokens_BxT)
-            reading: dict[str, float] = {}
-            for i, mixer in attending.items():
-                for name, value_H in attention_statistics(*mixer.scores(inputs[i], model.position)).items():
-                    reading[f"block{i}/{name}"] = value_H.mean().item()
-                    if len(value_H) > 1:
-                        reading |= {f"block{i}/head{h}/{name}": v for h, v in enumerate(value_H.tolist(), start=1)}
-    finally:
-        for hook in hooks:
-            hook.remove()
-        model.train(was_training)
+    with torch.no_grad():
+        seen = model.scores(tokens_BxT)
+    model.train(was_training)
+    reading: dict[str, float] = {}
+    for i, scores in enumerate(seen, start=1):
+        if scores is None:
+            continue
+        for name, value_H in attention_statistics(*scores).items():
+            reading[f"block{i}/{name}"] = value_H.mean().item()
+            if len(value_H) > 1:
+                reading |= {f"block{i}/head{h}/{name}": value for h, value in enumerate(value_H.tolist(), start=1)}
     return reading

@@ -46,29 +46,28 @@ class Recorder(pl.Callback):
         step = trainer.global_step
         self.row = None
         if step % self.every == 0:
-            self.row = {"step": step, "train_loss": None, "lr": trainer.optimizers[0].param_groups[0]["lr"]}
-            self.row |= self._attention(module)
+            rate = trainer.optimizers[0].param_groups[0]["lr"]
+            self.row = {"step": step, "train_loss": None, "lr": rate, **self._attention(module)}
 
     def on_before_optimizer_step(self, trainer: pl.Trainer, module: Any, optimizer: Any) -> None:
         if self.row is not None:
             self.row |= read_gradients(module.model)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         loss = outputs["loss"].item()
         if self.row is not None:
             self._keep(self.row | {"train_loss": loss})
             self.row = None
         if not loss <= self.limit:
             self.diverged_at = trainer.global_step
+            self._keep({"step": trainer.global_step, "train_loss": loss, "lr": None})
             trainer.should_stop = True
         self.on_step(trainer.global_step, loss)
 
     def close(self, steps: int, module: Training) -> None:
         """The last row: the attention of the final weights, of which no step was taken."""
         if not self.rows or self.rows[-1]["step"] != steps:
-            self._keep({"step": steps, "train_loss": None, "lr": None} | self._attention(module))
+            self._keep({"step": steps, "train_loss": None, "lr": None, **self._attention(module)})
 
     def _attention(self, module: Training) -> Row:
         return dict(read_attention(module.model, self.tokens_BxT.to(module.device)))
@@ -95,8 +94,6 @@ class Keeper(pl.Callback):
     def __init__(self, path: Path, every: int) -> None:
         self.path, self.every = path, every
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step % self.every == 0 and not trainer.should_stop:
             trainer.save_checkpoint(self.path)

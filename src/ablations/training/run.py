@@ -10,7 +10,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins.environments import LightningEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
 from ablations.training.build import PRECISIONS, Config, build_data, build_model, seeds
 from ablations.training.module import Steps, Training
@@ -18,14 +18,16 @@ from ablations.training.record import Keeper, Recorder, Row
 from ablations.training.resume import VerifiedCheckpointIO, usable
 
 CHECKPOINT = "last.ckpt"
+WEIGHTS = "weights.pt"
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run came to: `done` or `diverged`, numbers, and one row per reading."""
+    """What a run came to: `done` or `diverged`, numbers, what is more than a number, and one row per reading."""
 
     status: str
     metrics: dict[str, float | int | None]
+    details: dict[str, Any]
     history: list[Row]
     resumed_at: int | None
 
@@ -40,7 +42,7 @@ def train(
 
     Args:
         config: of the run, resolved.
-        work: folder for its checkpoint; it belongs to this run's identity alone.
+        work: folder for its checkpoint and, in the end, its weights; it belongs to this run's identity alone.
         on_row: is given each row of the history when it is read (again, after a resume).
         on_step: is given the steps done and the last loss.
 
@@ -68,14 +70,17 @@ def train(
     module.train()
     resumed_at = _fit(trainer, module, config["steps"], checkpoint if resume else None)
     metrics: dict[str, float | int | None] = {"parameters": parameters, "steps": trainer.global_step}
+    details: dict[str, Any] = {}
     if recorder.diverged_at is None:
         module.eval()
         module.to(_device(config))
         recorder.close(config["steps"], module)
         scores = data.evaluate(module.model, module.device)
         metrics |= {name: value if math.isfinite(value) else None for name, value in scores.items()}
+        details = data.details(module.model, module.device)
+        torch.save(module.model.state_dict(), work / WEIGHTS)
     diverged = recorder.diverged_at is not None or None in metrics.values()
-    return Outcome("diverged" if diverged else "done", metrics, recorder.rows, resumed_at)
+    return Outcome("diverged" if diverged else "done", metrics, details, recorder.rows, resumed_at)
 
 
 def _fit(trainer: pl.Trainer, module: Training, steps: int, checkpoint: Path | None) -> int | None:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablations.model.mixer.softmax import weights
 from ablations.model.position.base import Position
 
 
@@ -75,12 +76,7 @@ class Attention(nn.Module):
     def written_out(self, x_BxTxD: Tensor, position: Position) -> Tensor:
         """The same function, with every weight in plain sight. No dropout."""
         _, _, v_BxHxTxK = self._heads(x_BxTxD, position)
-        return self._join(self.weights(x_BxTxD, position) @ v_BxHxTxK)
-
-    def weights(self, x_BxTxD: Tensor, position: Position) -> Tensor:
-        """Attention weights, BxHxTxT; each row sums to one, the future has zero."""
-        scores_BxHxTxT, visible_TxT = self.scores(x_BxTxD, position)
-        return scores_BxHxTxT.masked_fill(~visible_TxT, -math.inf).softmax(dim=-1)
+        return self._join(weights(*self.scores(x_BxTxD, position)) @ v_BxHxTxK)
 
     def scores(self, x_BxTxD: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """What enters the softmax, BxHxTxT, before masking, and which entries are visible, TxT."""

@@ -5,13 +5,15 @@ from torch import Tensor, nn
 
 from ablations.model.position.base import Position
 
+UNTRAINED = 0  # seed of the rows past the table
+
 
 class Learned(Position):
     """One learned vector per position, added to the token embedding.
 
     Args:
         width: of the embeddings.
-        length: rows of the table. Rows past the trained window keep their initialisation.
+        length: rows of the table. A longer sequence gets rows that were never trained, as initialisation draws them.
     """
 
     def __init__(self, width: int, length: int) -> None:
@@ -21,4 +23,9 @@ class Learned(Position):
         self.table = nn.Embedding(length, width)
 
     def embed(self, x_BxTxD: Tensor) -> Tensor:
-        return x_BxTxD + self.table(torch.arange(x_BxTxD.shape[1], device=x_BxTxD.device))
+        missing = x_BxTxD.shape[1] - len(self.table.weight)
+        rows_TxD = self.table.weight[: x_BxTxD.shape[1]]
+        if missing > 0:
+            untrained = torch.randn(missing, rows_TxD.shape[1], generator=torch.Generator().manual_seed(UNTRAINED))
+            rows_TxD = torch.cat((rows_TxD, untrained.to(rows_TxD)))
+        return x_BxTxD + rows_TxD

@@ -1,0 +1,70 @@
+"""What the tests share: small models, and projects of their own in temporary folders."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ablations.data import corpus, tokenizer
+
+PROJECT = Path(__file__).parents[1]
+TEXT = "the old king spoke to the young king , and the young king spoke of the old days . " * 400
+
+
+@pytest.fixture(scope="session")
+def small_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tokens of a short text, as stage `tokenize` writes them."""
+    folder = tmp_path_factory.mktemp("tokens") / "tokens"
+    tokenizer.write(TEXT, 300, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shakespeare() -> str:
+    """The chapter's corpus."""
+    file = PROJECT / "data" / "corpus.txt"
+    data = file.read_bytes() if file.exists() else corpus.obtain(None, None)[0]
+    return data.decode()
+
+
+@pytest.fixture
+def project(tmp_path: Path, small_tokens: Path) -> Path:
+    """A copy of the project's sources and configs, with a short text for data and nothing trained."""
+    root = tmp_path / "project"
+    for name in ("src", "conf"):
+        shutil.copytree(PROJECT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("params.yaml", "dvc.yaml", "Makefile"):
+        shutil.copy(PROJECT / name, root / name)
+    shutil.copytree(small_tokens, root / "data" / "tokens")
+    (root / "data" / "corpus.txt").write_text(TEXT)
+    return root
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(project: Path) -> Command:
+    """Runs `python -m <module> <arguments>` of the copied project and returns what came out."""
+
+    def call(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            cwd=project,
+            env=environment_of(project, **environment),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return call
+
+
+def environment_of(project: Path, **more: str) -> dict[str, str]:
+    """The environment in which the copied project's code is the one that runs."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "DVC", "ABLATIONS"))}
+    return kept | {"PYTHONPATH": str(project / "src"), "WANDB_MODE": "disabled", "LAUNCHER": "basic"} | more

@@ -1,0 +1,268 @@
+"""`model/` against PyTorch's own modules, closed forms and loops."""
+
+import functools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ablations.model.feedforward.gelu import FeedForward
+from ablations.model.language_model import LanguageModel
+from ablations.model.mixer.attention import Attention
+from ablations.model.mixer.average import Average
+from ablations.model.nothing import nothing
+from ablations.model.position.alibi import ALiBi, slopes
+from ablations.model.position.base import Position
+from ablations.model.position.learned import Learned
+from ablations.model.position.rotary import Rotary
+from ablations.model.position.sinusoidal import Sinusoidal
+
+NO_POSITION = Position(8)
+
+
+def language_model(**changes: object) -> LanguageModel:
+    """The chapter's block, 32 wide over 50 tokens."""
+    torch.manual_seed(0)
+    parts: dict[str, object] = {
+        "vocabulary": 50,
+        "width": 32,
+        "blocks": 2,
+        "position": functools.partial(Learned, length=16),
+        "mixer": functools.partial(Attention, heads=4, project=True),
+        "feedforward": FeedForward,
+        "norm": nn.LayerNorm,
+        "placement": "pre",
+        "residual": True,
+    }
+    return LanguageModel(**(parts | changes))  # type: ignore[arg-type]
+
+
+MIXERS = {
+    "average": Average,
+    "head": functools.partial(Attention, heads=1),
+    "head of another width": functools.partial(Attention, heads=1, d_k=24, scaled=False),
+    "heads": functools.partial(Attention, heads=4, project=True),
+}
+POSITIONS = {
+    "none": Position,
+    "learned": functools.partial(Learned, length=16),
+    "sinusoidal": Sinusoidal,
+    "rotary": Rotary,
+    "alibi": ALiBi,
+}
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("token", [0, 5, 11])
+def test_causality_by_gradients(mixer: str, position: str, token: int) -> None:
+    """What is predicted at a token hangs on it and its past, and not in the least on its future."""
+    model = language_model(mixer=MIXERS[mixer], position=POSITIONS[position])
+    embedded: list[Tensor] = []
+    model.embedding.register_forward_hook(lambda _, __, out: embedded.append(out) or out.retain_grad())
+    model(torch.arange(12)[None])[0, token].square().sum().backward()
+    gradient_T = embedded[0].grad[0].abs().sum(dim=-1)  # type: ignore[index]
+    assert (gradient_T[: token + 1] > 0).all()
+    assert (gradient_T[token + 1 :] == 0).all()
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_attention_is_the_librarys(heads: int) -> None:
+    """`nn.MultiheadAttention` with our weights gives our output (chapter, section L)."""
+    torch.manual_seed(1)
+    ours = Attention(64, heads=heads, project=True)
+    theirs = nn.MultiheadAttention(64, heads, bias=False, batch_first=True)
+    theirs.in_proj_weight.data.copy_(ours.qkv.weight)
+    theirs.out_proj.weight.data.copy_(ours.output.weight)
+    ours.output.bias.data.zero_()
+    x_BxTxD = torch.randn(2, 20, 64)
+    mask_TxT = torch.ones(20, 20, dtype=torch.bool).triu(1)
+    expected, _ = theirs(x_BxTxD, x_BxTxD, x_BxTxD, attn_mask=mask_TxT)
+    torch.testing.assert_close(ours(x_BxTxD, NO_POSITION), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(ours.written_out(x_BxTxD, NO_POSITION), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("scaled", [True, False])
+def test_fused_and_written_out_are_one_function(position: str, scaled: bool) -> None:
+    torch.manual_seed(2)
+    encoding = POSITIONS[position](32)
+    attention = Attention(32, heads=2, d_k=6, scaled=scaled)
+    x_BxTxD = torch.randn(2, 16, 32)
+    torch.testing.assert_close(attention(x_BxTxD, encoding), attention.written_out(x_BxTxD, encoding))
+
+
+def test_scores_are_divided_by_the_root_of_d_k_and_only_where_asked() -> None:
+    torch.manual_seed(3)
+    divided, plain = Attention(16, d_k=9), Attention(16, d_k=9, scaled=False)
+    plain.load_state_dict(divided.state_dict())
+    x_BxTxD = torch.randn(1, 5, 16)
+    q, k = (x_BxTxD @ divided.qkv.weight[i * 9 : i * 9 + 9].T for i in (0, 1))
+    torch.testing.assert_close(plain.scores(x_BxTxD, NO_POSITION)[0][0, 0], (q @ k.transpose(1, 2))[0])
+    torch.testing.assert_close(divided.scores(x_BxTxD, NO_POSITION)[0] * 3, plain.scores(x_BxTxD, NO_POSITION)[0])
+
+
+def test_average_is_a_loop_of_means() -> None:
+    x_BxTxD = torch.randn(2, 7, 8)
+    means = torch.stack([x_BxTxD[:, : t + 1].mean(dim=1) for t in range(7)], dim=1)
+    torch.testing.assert_close(Average(8)(x_BxTxD, NO_POSITION), means)
+
+
+@pytest.mark.parametrize(("placement", "residual"), [(p, r) for p in ("pre", "post", "none") for r in (True, False)])
+def test_block_is_its_formula(placement: str, residual: bool) -> None:
+    """x + f(LN(x)), LN(x + f(x)), x + f(x), and the same without "x +"."""
+    model = language_model(blocks=1, placement=placement, residual=residual)
+    block = model.blocks[0]  # type: ignore[index]
+    x = torch.randn(2, 6, 32)
+    expected = x
+    for f, norm in (
+        (lambda y: block.mixer(y, model.position), block.mixer_norm),
+        (block.feedforward, block.feedforward_norm),
+    ):
+        kept = expected if residual else 0
+        if placement == "pre":
+            expected = kept + f(F.layer_norm(expected, (32,), norm.weight, norm.bias))
+        elif placement == "post":
+            expected = F.layer_norm(kept + f(expected), (32,), norm.weight, norm.bias)
+        else:
+            expected = kept + f(expected)
+    torch.testing.assert_close(block(x, model.position), expected)
+
+
+def test_pre_norm_block_is_the_librarys_encoder_layer() -> None:
+    model = language_model(blocks=1)
+    block = model.blocks[0]  # type: ignore[index]
+    theirs = nn.TransformerEncoderLayer(32, 4, 128, 0.0, F.gelu, batch_first=True, norm_first=True)
+    theirs.self_attn.in_proj_weight.data.copy_(block.mixer.qkv.weight)
+    theirs.self_attn.in_proj_bias.data.zero_()
+    theirs.self_attn.out_proj.load_state_dict(block.mixer.output.state_dict())
+    theirs.linear1.load_state_dict(block.feedforward.up.state_dict())
+    theirs.linear2.load_state_dict(block.feedforward.down.state_dict())
+    x = torch.randn(2, 6, 32)
+    mask = nn.Transformer.generate_square_subsequent_mask(6)
+    torch.testing.assert_close(block(x, model.position), theirs(x, src_mask=mask, is_causal=True))
+
+
+def test_parameters_are_the_chapters() -> None:
+    def count(**changes: object) -> int:
+        shape = {"vocabulary": 1024, "width": 128, "blocks": 1, "position": functools.partial(Learned, length=128)}
+        return sum(p.numel() for p in language_model(**(shape | changes)).parameters())
+
+    one_head = {"mixer": Attention, "feedforward": nothing, "placement": "none"}
+    four_heads = one_head | {"mixer": functools.partial(Attention, heads=4, project=True)}
+    assert count() == 477_696
+    assert count() - count(placement="none") == 768
+    assert count(**four_heads) - count(**one_head) == 16_512
+    assert count(mixer=nothing, feedforward=nothing, placement="none", position=Position) == 2 * 1024 * 128 + 1024
+
+
+def test_initialisation_is_pytorchs() -> None:
+    model = language_model(vocabulary=2000, width=64)
+    assert model.embedding.weight.std().item() == pytest.approx(1, abs=0.01)
+    weight = model.output.weight
+    assert weight.abs().max().item() <= 1 / 8 and weight.std().item() == pytest.approx(1 / 8 / math.sqrt(3), rel=0.02)
+
+
+def test_parts_that_all_variants_have_start_with_the_same_weights() -> None:
+    one, other = language_model(), language_model(mixer=Average, feedforward=nothing, placement="none")
+    assert torch.equal(one.embedding.weight, other.embedding.weight)
+    assert torch.equal(one.output.weight, other.output.weight)
+
+
+def test_dropout_rests_when_evaluating_and_acts_when_training() -> None:
+    model = language_model(dropout=0.5, mixer=functools.partial(Attention, heads=4, dropout=0.5))
+    tokens = torch.arange(12)[None]
+    assert not torch.equal(model(tokens), model(tokens))
+    model.eval()
+    assert torch.equal(model(tokens), model(tokens))
+
+
+def test_attention_weights_of_the_model_are_rows_that_sum_to_one() -> None:
+    model = language_model()
+    for weights in model.attention(torch.arange(12)[None]):
+        assert weights is not None and weights.shape == (1, 4, 12, 12)
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 4, 12))
+        assert (weights.triu(1) == 0).all()
+    assert language_model(mixer=nothing).attention(torch.arange(12)[None]) == [None, None]
+
+
+def test_without_positions_attention_cannot_tell_order() -> None:
+    """Shuffling the past changes the last output by float noise alone (chapter, sections A and I)."""
+    for mixer in MIXERS.values():
+        model = language_model(mixer=mixer, blocks=1, position=Position)
+        tokens = torch.arange(12)
+        shuffled = torch.cat((tokens[:11][torch.randperm(11)], tokens[11:]))
+        torch.testing.assert_close(model(tokens[None])[0, -1], model(shuffled[None])[0, -1], atol=1e-5, rtol=0)
+
+
+def test_rotary_scores_depend_on_the_distance_alone() -> None:
+    torch.manual_seed(4)
+    q, k = torch.randn(16), torch.randn(16)
+    turned_q, turned_k = (Rotary(16).rotate(v.expand(1, 1, 30, 16))[0, 0] for v in (q, k))
+    scores_TxT = turned_q @ turned_k.T
+    for distance in range(-29, 30):
+        diagonal = scores_TxT.diagonal(distance)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-4, rtol=0)
+    assert scores_TxT.std() > 0.1
+    torch.testing.assert_close(scores_TxT[0, 0], q @ k)
+
+
+def test_rotary_is_a_complex_product() -> None:
+    torch.manual_seed(5)
+    x = torch.randn(1, 1, 9, 8)
+    rate = 10000.0 ** (-torch.arange(0, 8, 2) / 8)
+    turn = torch.polar(torch.ones(9, 4), torch.arange(9)[:, None] * rate)
+    expected = torch.view_as_real(torch.view_as_complex(x.view(1, 1, 9, 4, 2)) * turn).flatten(-2)
+    torch.testing.assert_close(Rotary(8).rotate(x), expected)
+
+
+def test_alibi_slopes_are_the_papers() -> None:
+    assert slopes(8) == [2.0**-i for i in range(1, 9)]
+    assert slopes(16) == [2 ** (-i / 2) for i in range(1, 17)]
+    assert slopes(1) == [2.0**-8]
+    assert slopes(12) == [2.0**-i for i in range(1, 9)] + [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]
+    assert slopes(3) == [2.0**-4, 2.0**-8, 2.0**-2]
+    bias = ALiBi(8).bias(8, 5, torch.device("cpu"))
+    assert bias[0, 4].tolist() == [-2.0, -1.5, -1.0, -0.5, 0.0]
+
+
+def test_sinusoids_are_the_closed_form() -> None:
+    waves = Sinusoidal(10).embed(torch.zeros(1, 40, 10))[0]
+    for t in (0, 1, 7, 39):
+        for i in range(5):
+            angle = t / 10000 ** (2 * i / 10)
+            assert waves[t, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-5)
+            assert waves[t, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+def test_learned_positions_past_the_table_are_untrained_rows() -> None:
+    table = Learned(64, length=16)
+    rows = table.embed(torch.zeros(1, 400, 64))[0]
+    assert torch.equal(rows[:16], table.table.weight)
+    assert rows[16:].std().item() == pytest.approx(1, abs=0.02)
+    assert torch.equal(rows, table.embed(torch.zeros(1, 400, 64))[0])
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: Attention(128, heads=3), "heads: 3 does not divide the width 128; allowed: 1, 2, 4, 8"),
+        (lambda: Attention(128, heads=0), "heads: 0"),
+        (lambda: Attention(128, d_k=0), "d_k: 0"),
+        (lambda: Attention(128, heads=2, d_k=10, project=False), "project: false"),
+        (lambda: Learned(8, 0), "length: 0"),
+        (lambda: Sinusoidal(7), "width: 7"),
+        (lambda: Rotary(8, base=1), "base: 1"),
+        (lambda: Rotary(9).rotate(torch.zeros(1, 1, 2, 9)), "d_k: 9"),
+        (lambda: FeedForward(8, 0), "inner: 0"),
+        (lambda: language_model(blocks=0), "blocks: 0"),
+        (lambda: language_model(width=0), "width: 0"),
+        (lambda: language_model(dropout=1), "dropout: 1"),
+        (lambda: language_model(placement="past"), "norm.placement: past; allowed: pre, post, none"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(build: object, says: str) -> None:
+    with pytest.raises(ValueError, match=says.replace(".", r"\.")):
+        build()  # type: ignore[operator]
