@@ -36,13 +36,22 @@ class Post:
 
     def __init__(self, folder: Path, name: str, steps: int) -> None:
         self.file = folder / "status.json"
-        self.place: Place = {"name": name, "state": "waiting", "step": 0, "steps": steps, "began": time.time()}
+        self.place: Place = {
+            "name": name,
+            "state": "waiting",
+            "step": 0,
+            "resumed": 0,
+            "steps": steps,
+            "began": time.time(),
+        }
         self._written = 0.0
         self._smooth: float | None = None
         self.say()
 
     def step(self, step: int, loss: float) -> None:
         """After each training step; the perplexity shown is that of a running mean of the loss."""
+        if self._smooth is None:
+            self.place["resumed"] = step - 1
         self._smooth = loss if self._smooth is None else 0.9 * self._smooth + 0.1 * loss
         if time.monotonic() - self._written > PATIENCE or step == self.place["steps"]:
             shown = math.exp(self._smooth) if self._smooth < 700 else None
@@ -134,10 +143,11 @@ class Watch:
 
     def _worked(self) -> float:
         """What this command's runs have done so far, in units of cost."""
-        return sum(self._part(place) for place in places(self.board) if place["state"] != "kept")
+        worked = [place for place in places(self.board) if place["state"] != "kept"]
+        return sum(self._part(place, "step") - self._part(place, "resumed") for place in worked)
 
-    def _part(self, place: Place) -> float:
-        return self.costs.get(place["name"], 0.0) * float(place["step"]) / float(place["steps"])
+    def _part(self, place: Place, what: str) -> float:
+        return self.costs.get(place["name"], 0.0) * float(place[what]) / float(place["steps"])
 
     def _seen(self) -> float:
         return self._worked() / (time.monotonic() - self._began)
@@ -145,7 +155,7 @@ class Watch:
     def _summary(self) -> str:
         done = self._done() & set(self.costs)
         remaining = sum(cost for name, cost in self.costs.items() if name not in done)
-        remaining -= sum(self._part(place) for place in places(self.board) if place["state"] not in ENDED)
+        remaining -= sum(self._part(place, "step") for place in places(self.board) if place["state"] not in ENDED)
         settled = time.monotonic() - self._began > 20 and self._worked()
         left = max(0.0, remaining) / (self._seen() if settled else self._rate)
         return f"{len(done)}/{len(self.costs)} runs, about {duration(left)} left"

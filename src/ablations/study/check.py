@@ -104,7 +104,7 @@ def check(config: Config) -> int:
     """Checks a resolved config without training anything.
 
     Returns:
-        The model's parameters.
+        The model's weights that take part in products: all parameters but the embedding, which is a look-up.
 
     Raises:
         InputError: one line with the field, its value and what is allowed.
@@ -117,5 +117,5 @@ def check(config: Config) -> int:
         if value is not missing and not rule.holds(value):
             raise InputError(f"{field}: {value}; allowed: {rule.allowed}")
     data = build_data(config)
-    model = build_model(config, data.vocabulary, device="meta")
-    return sum(parameter.numel() for parameter in model.parameters())
+    model = build_model(config, data.vocabulary)
+    return sum(parameter.numel() for parameter in model.parameters()) - model.embedding.weight.numel()

@@ -11,22 +11,14 @@ from ablations.settings import ROOT
 Config = dict[str, Any]
 
 RATE = ROOT / ".work" / "rate.json"
+EVALUATED = 100_000  # tokens, about: the held-out text and as much of the training text
 EFFICIENCY = 0.5  # of a training step, against bare matrix products; only until a first run has been timed
 
 
-def cost(config: Config, parameters: int) -> float:
-    """Floating-point operations of a run in units of 10^9: six per weight and trained token, two per evaluated one.
-
-    The embedding is a look-up and counts as none.
-    """
-    weights = parameters - _embedding(config)
+def cost(config: Config, weights: int) -> float:
+    """Floating-point operations of a run in units of 10^9: six per weight and trained token, two per evaluated one."""
     trained = float(config["steps"] * config["data"]["batch"] * config["data"].get("window", 1))
-    evaluated = 100_000
-    return weights * (6.0 * trained + 2.0 * evaluated) / 1e9
-
-
-def _embedding(config: Config) -> int:
-    return int(config["model"]["width"]) * 1024
+    return weights * (6.0 * trained + 2.0 * EVALUATED) / 1e9
 
 
 def rate() -> float:

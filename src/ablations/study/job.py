@@ -20,7 +20,7 @@ from ablations.study.compose import Run, describe
 from ablations.study.ledger import FINISHED, Ledger, Row, history_csv
 from ablations.study.memory import keep_freed_memory
 from ablations.study.mirror import Mirror
-from ablations.study.provenance import provenance
+from ablations.study.provenance import commit, provenance
 
 
 class Stopped(SystemExit):
@@ -89,6 +89,7 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
 
 def _train(run: Run, ledger: Ledger, post: Post) -> None:
     started = datetime.now(UTC)
+    commit()
     rows: list[Row] = []
     mirror = Mirror(run)
 

@@ -14,15 +14,18 @@ PACKAGES = ("torch", "pytorch-lightning", "hydra-core", "wandb", "numpy", "token
 
 
 @functools.cache
-def _git() -> tuple[str | None, bool | None]:
-    """The commit, and whether the tree is clean; None where there is no repository."""
+def commit() -> tuple[str | None, bool | None]:
+    """The commit, and whether what runs depend on is as committed; None where there is no repository.
+
+    Asked once per process, so a job asks before it trains: the tree may be edited meanwhile.
+    """
     try:
         ask = functools.partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
-        commit = ask(["git", "rev-parse", "HEAD"]).stdout.strip()
+        head = ask(["git", "rev-parse", "HEAD"]).stdout.strip()
         changes = ask(["git", "status", "--porcelain", "--", "src", "conf", "params.yaml"]).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None, None
-    return commit, not changes
+    return head, not changes
 
 
 @functools.cache
@@ -40,10 +43,10 @@ def processor() -> str:
 
 def provenance(config: dict[str, Any], started: datetime, resumed_at: int | None) -> dict[str, Any]:
     """The `provenance.json` of a run that ends now."""
-    commit, clean = _git()
+    made_by, clean = commit()
     ended = datetime.now(UTC)
     return {
-        "commit": commit,
+        "commit": made_by,
         "clean": clean,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -1,0 +1,202 @@
+"""What a run is, what it is called, and what is refused before any is trained."""
+
+import copy
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ablations.settings import InputError
+from ablations.study import compose
+from ablations.study.compose import Run
+from ablations.study.fingerprint import code_hash, sources
+from tests.conftest import PROJECT, Command
+
+
+@pytest.fixture(autouse=True)
+def hydra(small_tokens: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with compose.hydra():
+        yield
+
+
+@pytest.fixture
+def tokens(small_tokens: Path) -> str:
+    return f"runtime.tokens={small_tokens}"
+
+
+def composed(tokens: str, *overrides: str) -> Run:
+    return compose.composed([*overrides, tokens])
+
+
+def test_names_devices_and_loggers_are_not_in_the_identity(tokens: str, small_tokens: Path, tmp_path: Path) -> None:
+    shutil.copytree(small_tokens, tmp_path / "elsewhere")
+    plain = composed(tokens, "variant=depth/one_block").fingerprint
+    for same in (
+        ["variant=ladder/layer_norm"],
+        ["variant=depth/one_block", "logger=none", "runtime=gpu", "runtime.threads=2"],
+        ["variant=depth/one_block", "runtime.results=/elsewhere", "runtime.checkpoint_every=7"],
+        ["variant=depth/one_block", "budget=quick", "steps=3000", "probe.every=50"],
+        ["model.mixer.heads=4"],
+    ):
+        assert composed(tokens, *same).fingerprint == plain
+    assert composed(f"runtime.tokens={tmp_path / 'elsewhere'}", "variant=depth/one_block").fingerprint == plain
+
+
+def test_all_science_is_in_the_identity(tokens: str) -> None:
+    changes = [
+        [], ["seed=1"], ["steps=2999"], ["budget=quick"], ["precision=bf16"], ["probe.every=10"], ["data.batch=32"],
+        ["data.window=64"], ["data.also_at=[256]"], ["model.blocks=2"], ["model.width=64"], ["model.residual=false"],
+        ["model.mixer.d_k=16"], ["model.mixer.scaled=false"], ["model/mixer=head"], ["model/position=rotary"],
+        ["model.norm.placement=post"], ["model/feedforward=none"], ["model.dropout=0.1"], ["optimizer.lr=2e-3"],
+        ["optimizer.clip=1"], ["schedule.warmup=10"], ["divergence=5"],
+    ]  # fmt: skip
+    found = {composed(tokens, *change).fingerprint for change in changes}
+    assert len(found) == len(changes)
+
+
+def test_other_data_is_another_identity(tokens: str, small_tokens: Path, tmp_path: Path) -> None:
+    from ablations.data import tokenizer
+
+    tokenizer.write("quite another text " * 400, 300, tmp_path / "tokens")
+    assert composed(tokens).fingerprint != composed(f"runtime.tokens={tmp_path / 'tokens'}").fingerprint
+
+
+def test_code_counts_and_its_looks_do_not() -> None:
+    plain = 'def f(x):\n    """Doc."""\n    return x + 1\n'
+    assert code_hash(plain) == code_hash("# why\ndef f(x):  # what\n\n    'Other.'\n    return (x\n            + 1)\n")
+    assert code_hash(plain) == code_hash("def f(x):\n    return x + 1\n")
+    for other in (
+        "def f(x):\n    return x + 2\n",
+        "def f(y):\n    return y + 1\n",
+        "def f(x, y=0):\n    return x + 1\n",
+    ):
+        assert code_hash(plain) != code_hash(other)
+
+
+def test_a_run_hangs_on_the_source_that_it_imports_and_on_no_other() -> None:
+    average = sources(["ablations.training.run", "ablations.model.mixer.average", "ablations.data.windows"])
+    assert {"ablations.training.probes", "ablations.model.block", "ablations.model.mixer.average"} <= set(average)
+    for absent in ("ablations.model.mixer.attention", "ablations.data.coreference", "ablations.data.tokenizer"):
+        assert absent not in average
+    assert not any(module.startswith(("ablations.study", "ablations.report")) for module in average)
+    assert "ablations.model.position.base" in sources(["ablations.model.position.rotary"])
+
+
+def test_the_chapters_study_shares_three_runs(tokens: str) -> None:
+    prints = {
+        name: composed(tokens, f"variant={name}").fingerprint
+        for name in ("ladder/layer_norm", "depth/one_block", "ladder/head_added", "scale/head_128_divided",
+                     "ladder/four_heads", "scale/heads_32_divided", "scale/heads_32_undivided")
+    }  # fmt: skip
+    assert prints["ladder/layer_norm"] == prints["depth/one_block"]
+    assert prints["ladder/head_added"] == prints["scale/head_128_divided"]
+    assert prints["ladder/four_heads"] == prints["scale/heads_32_divided"]
+    assert len(set(prints.values())) == 4
+
+
+def test_a_variant_keeps_its_name_and_a_changed_one_is_a_sweep(tokens: str) -> None:
+    kept = composed(tokens, "variant=norm/post", "seed=2", "budget=quick", "logger=none")
+    assert (kept.study, kept.variant, kept.seed, kept.budget) == ("norm", "post", 2, "quick")
+    assert kept.folder.parts[-5:] == ("results", "quick", "norm", "post", "seed-2")
+    assert composed(tokens, "+variant/norm=post").name == "norm/post seed 0"
+    changed = composed(tokens, "variant=norm/post", "optimizer.lr=1e-3")
+    assert changed.study == "sweep" and changed.variant.startswith("norm-post_lr-1e-3-")
+    assert composed(tokens).study == "sweep" and composed(tokens).variant.startswith("default-")
+
+
+def test_sweep_names_are_one_per_config_and_the_same_for_all_seeds(tokens: str) -> None:
+    overrides = [["model.residual=true"], ["model.residual=false"], ["model.mixer.d_k=32"], ["model.mixer.d_k=256"],
+                 ["model.width=256"], ["optimizer.betas=[0.9,0.95]"], ["optimizer.betas=[0.8,0.95]"]]  # fmt: skip
+    names = [composed(tokens, *o).variant for o in overrides]
+    assert len(set(names)) == len(names)
+    assert composed(tokens, "model.width=256", "seed=1").variant == composed(tokens, "model.width=256").variant
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") for name in names)
+
+
+def test_a_multirun_expands_as_hydra_does() -> None:
+    jobs = compose.expand(
+        ["model.mixer.d_k=32,256", "model.norm.placement=pre,post", "budget=quick", "hydra/launcher=basic"]
+    )
+    assert jobs == [
+        [f"model.mixer.d_k={d}", f"model.norm.placement={p}", "budget=quick"]
+        for d in (32, 256)
+        for p in ("pre", "post")
+    ]
+    assert len(compose.expand(["+variant/ladder=glob(*)", "seed=range(0,3)"])) == 15
+
+
+def test_variants_of_a_study_are_its_rows_then_further_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compose.variants("ladder") == ["head_replaces", "head_added", "four_heads", "feedforward", "layer_norm"]
+    shutil.copytree(PROJECT / "conf", tmp_path / "conf")
+    monkeypatch.setattr(compose, "CONF", tmp_path / "conf")
+    (tmp_path / "conf/variant/ladder/another.yaml").write_text("# @package _global_\n")
+    assert compose.variants("ladder")[-2:] == ["layer_norm", "another"]
+    (tmp_path / "conf/variant/ladder/four_heads.yaml").unlink()
+    with pytest.raises(InputError, match=r"study\.rows: ladder names four_heads"):
+        compose.variants("ladder")
+    with pytest.raises(InputError, match="study: nope; allowed: averages, "):
+        compose.variants("nope")
+
+
+def test_every_study_of_the_project_composes_and_can_be_built(tokens: str, small_tokens: Path) -> None:
+    from ablations.study.check import check
+
+    studies = sorted(path.stem for path in (PROJECT / "conf" / "study").glob("*.yaml"))
+    for study in studies:
+        for variant in compose.variants(study):
+            run = composed(tokens, f"variant={study}/{variant}", "budget=quick")
+            assert run.study == study and check(run.config) > 0
+            assert copy.deepcopy(run.config["study"])["name"] == study
+
+
+BAD = [
+    ("steps=0", "steps: 0; allowed: a whole number from 1"),
+    ("steps=-5", "steps: -5;"),
+    ("steps=1.5", "steps: 1.5;"),
+    ("steps=many", "steps: many;"),
+    ("steps=null", "steps: None;"),
+    ("steps=true", "steps: True;"),
+    ("model.blocks=0", "model.blocks: 0; allowed: a whole number from 1"),
+    ("model.mixer.d_k=0", "model.mixer.d_k: 0; allowed: a whole number from 1, or null"),
+    ("model.mixer.d_k=-3", "model.mixer.d_k: -3;"),
+    ("model.mixer.heads=3", "model.mixer.heads: 3 does not divide the width 128; allowed: 1, 2, 4, 8, 16, 32, 64, 128"),
+    ("data.batch=0", "data.batch: 0; allowed: a whole number from 1"),
+    ("data.window=10000000", "data.window: 10000000; allowed: 1 to"),
+    ("model.norm.placement=middle", "model.norm.placement: middle; allowed: pre, post, none"),
+    ("optimizer.lr=-1", "optimizer.lr: -1; allowed: a number above 0"),
+    ("optimizer.lr=nan", "optimizer.lr: nan;"),
+    ("optimizer.betas=[0.9]", "optimizer.betas: [0.9];"),
+    ("precision=fp8", "precision: fp8; allowed: fp32, bf16"),
+    ("seed=-1", "seed: -1;"),
+    ("model.widht=64", "model.widht: not known; allowed: model.blocks, model.width,"),
+    ("stepz=5", "stepz: not known; allowed: seed, steps, "),
+    ("+model.mixer.depth=3", "model.mixer: Attention.__init__() got an unexpected keyword argument 'depth'"),
+    ("model/mixer=nope", "model/mixer: nope is not known; allowed: average, head, multi_head, none"),
+    ("variant=ladder/nope", "variant/ladder: nope is not known; allowed: feedforward, four_heads,"),
+    ("variant=nope/nope", "variant: nope/nope is not known; allowed: averages/average_added,"),
+    ("+variant/ladder=nope", "variant/ladder: nope is not known;"),
+    ("budget=huge", "budget: huge is not known; allowed: chapter, quick"),
+    ("steps", "steps"),
+    ("model.mixer._target_=os.system", "model.mixer._target_: os.system; allowed: a class below"),
+    ("runtime.accelerator=tpu", "runtime.accelerator: tpu; allowed: cpu, gpu"),
+    ("steps=${nope}", "nope"),
+]
+
+
+@pytest.mark.parametrize(("override", "says"), BAD)
+def test_bad_input_is_one_line(tokens: str, override: str, says: str) -> None:
+    from ablations.study.check import check
+
+    with pytest.raises(InputError) as caught:
+        check(composed(tokens, override).config)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("override", [BAD[0][0], "model.widht=1", "variant=ladder/nope", "data.window=10000000"])
+def test_bad_input_ends_with_code_2_and_trains_nothing(run: Command, project: Path, override: str) -> None:
+    for arguments in ([override, "budget=quick"], ["-m", f"{override}", "model.blocks=1,2", "budget=quick"]):
+        found = run("ablations.train", *arguments)
+        assert found.returncode == 2, found.stderr
+        assert len(found.stderr.splitlines()) == 1 and found.stderr.startswith("error: ")
+    assert not (project / "results").exists() and not (project / "wandb").exists()
