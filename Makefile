@@ -5,7 +5,7 @@ PYTHON ?= python3
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export WANDB_SILENT := true
 
-.PHONY: help setup quick study test lint browse clean
+.PHONY: help setup quick study lock test lint browse clean
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
@@ -32,11 +32,22 @@ quick: setup
 		dvc.yaml > .work/quick/dvc.yaml
 	@cp params.yaml .work/quick/params.yaml
 	@DVC_GLOBAL_CONFIG_DIR=$(CURDIR)/.work/dvc dvc repro --keep-going .work/quick/dvc.yaml || \
-		{ python -m ablations.report.tables budget=quick; exit 1; }
-	@cat reports/quick/tables/*.md
+		{ python -m ablations.report.tables budget=quick && cat reports/quick/tables/README.md; exit 1; }
+	@cat reports/quick/tables/README.md
 
 study: setup
-	@dvc repro --keep-going || { python -m ablations.report.tables; exit 1; }
+	@dvc repro --keep-going || \
+		{ python -m ablations.report.tables && cat reports/chapter/tables/README.md; exit 1; }
+	@cat reports/chapter/tables/README.md
+
+# Exact versions, from an environment of their own. torch first: its processor build is the one to freeze.
+lock:
+	@rm -rf .work/lock && $(PYTHON) -m venv .work/lock
+	@.work/lock/bin/python -m pip install --quiet torch==2.13.0
+	@.work/lock/bin/python -m pip install --quiet --editable .[dev]
+	@echo '# Exact versions of everything, made by `make lock` from pyproject.toml.' > requirements.lock
+	@.work/lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu//' >> requirements.lock
+	@rm -rf .work/lock
 
 test: setup lint
 	@python -m pytest

@@ -94,6 +94,23 @@ def test_fused_and_written_out_are_one_function(position: str, scaled: bool) -> 
     torch.testing.assert_close(attention(x_BxTxD, encoding), attention.written_out(x_BxTxD, encoding))
 
 
+def test_without_the_mask_the_future_shows() -> None:
+    """Exercise 1 of the second chapter: token 5 changes the output at 3 where nothing is masked, and only there."""
+    torch.manual_seed(6)
+    masked, open_ = Attention(32, heads=4, project=True), Attention(32, heads=4, project=True, causal=False)
+    open_.load_state_dict(masked.state_dict())
+    x_BxTxD = torch.randn(1, 8, 32)
+    changed = x_BxTxD.clone()
+    changed[0, 5] += 1
+    assert torch.equal(masked(x_BxTxD, NO_POSITION)[0, 3], masked(changed, NO_POSITION)[0, 3])
+    assert (open_(x_BxTxD, NO_POSITION)[0, 3] - open_(changed, NO_POSITION)[0, 3]).abs().max() > 1e-3
+    torch.testing.assert_close(open_(x_BxTxD, NO_POSITION), open_.written_out(x_BxTxD, NO_POSITION))
+    q, k, v = open_._heads(x_BxTxD, NO_POSITION)
+    for attention, causal in ((masked, True), (open_, False)):
+        expected = attention._join(F.scaled_dot_product_attention(q, k, v, is_causal=causal))
+        assert (attention.written_out(x_BxTxD, NO_POSITION) - expected).abs().max() < 1e-5
+
+
 def test_scores_are_divided_by_the_root_of_d_k_and_only_where_asked() -> None:
     torch.manual_seed(3)
     divided, plain = Attention(16, d_k=9), Attention(16, d_k=9, scaled=False)

@@ -1,5 +1,6 @@
 """Stage `tables`: the chapter's tables from the ledger, as CSV, Markdown and LaTeX, ours beside the chapter's."""
 
+import shutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -118,7 +119,7 @@ def _caption(study: dict[str, Any]) -> str:
 
 @command
 def main(arguments: list[str]) -> None:
-    """`python -m ablations.report.tables [budget=NAME]` writes `reports/<budget>/tables/` and prints it."""
+    """`python -m ablations.report.tables [budget=NAME]` writes `reports/<budget>/tables/`."""
     budget = "chapter"
     for argument in arguments:
         key, _, budget = argument.partition("=")
@@ -127,8 +128,11 @@ def main(arguments: list[str]) -> None:
     plan = load_plan(budget)
     runs = load_runs(plan, ROOT / "results")
     chapter = yaml.safe_load((CONF / "chapter.yaml").read_text())
-    for table in build(plan, runs, chapter):
-        print(write(table, budget, ROOT / "reports" / budget / "tables"))
+    folder = ROOT / "reports" / budget / "tables"
+    shutil.rmtree(folder, ignore_errors=True)
+    texts = [write(table, budget, folder) for table in build(plan, runs, chapter)]
+    (folder / "README.md").write_text("\n".join(texts))
+    print(f"{len(texts)} tables in {folder.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

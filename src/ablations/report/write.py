@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +21,7 @@ class Table:
 def write(table: Table, budget: str, folder: Path) -> str:
     """Writes `<name>.csv`, `.md` and `.tex`; returns the Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
-    caption = f"{table.caption} ({budget} budget)"
+    caption = f"{table.caption} {reading(table.frame, budget)}"
     shown = readable(table.frame)
     text = f"**{caption}**\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
     latex = shown.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
@@ -40,8 +39,17 @@ def write(table: Table, budget: str, folder: Path) -> str:
     return text
 
 
+def reading(frame: pd.DataFrame, budget: str) -> str:
+    """How to read the numbers: their budget, how many runs they are, what stands in brackets."""
+    counts = sorted({int(n) for column in frame if str(column).endswith("_n") for n in frame[column]} - {0})
+    runs = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}" if counts else "no run yet"
+    interval = "; [95 % interval]" if counts and counts[-1] > 1 else "; no interval from one run" if counts else ""
+    chapter = any(frame[column].notna().any() for column in frame if str(column).endswith("_chapter"))
+    return f"[{budget} budget, {runs}{interval}{'; (the chapter)' if chapter else ''}]"
+
+
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that people read: each mean with its interval, the chapter's beside it, empty ones left out."""
+    """The columns that people read: `mean [low, high] (the chapter's)`, empty ones left out."""
     means = [column for column in map(str, frame) if f"{column}_n" in frame]
     hidden = {f"{mean}{suffix}" for mean in means for suffix in BESIDES} | {"variant"}
     shown: dict[str, list[str]] = {}
@@ -49,8 +57,6 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
         if column in means:
             if frame[column].notna().any() or frame[f"{column}_chapter"].notna().any():
                 shown[_heading(column)] = [_mean(frame.iloc[i], column) for i in range(len(frame))]
-            if frame[f"{column}_chapter"].notna().any():
-                shown[f"{_heading(column)} (chapter)"] = [number(value) for value in frame[f"{column}_chapter"]]
         elif column not in hidden and (column == "row" or frame[column].astype(str).str.strip().any()):
             heading = "" if column == "row" else _heading(column)
             shown[heading] = [_plain(value) for value in frame[column]]
@@ -69,8 +75,10 @@ def number(value: float) -> str:
 def _mean(row: pd.Series, column: str) -> str:
     text = number(row[column])
     if text and not math.isnan(row[f"{column}_low"]):
-        text += f" [{number(row[f'{column}_low'])}, {number(row[f'{column}_high'])}], n = {row[f'{column}_n']}"
-    return text
+        text += f" [{number(row[f'{column}_low'])}, {number(row[f'{column}_high'])}]"
+    if not math.isnan(row[f"{column}_chapter"]):
+        text += f" ({number(row[f'{column}_chapter'])})"
+    return text.strip()
 
 
 def _plain(value: object) -> str:
@@ -85,8 +93,3 @@ def _heading(column: str) -> str:
 
 def _latex_text(text: str) -> str:
     return "".join(f"\\{c}" if c in "&%$#_{}" else c for c in text)
-
-
-def clear(folder: Path) -> None:
-    """Removes tables of an earlier plan."""
-    shutil.rmtree(folder, ignore_errors=True)

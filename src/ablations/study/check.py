@@ -78,6 +78,8 @@ RULES: dict[str, Rule] = {
     "model.mixer.d_k": or_null(whole(1)),
     "model.mixer.scaled": FLAG,
     "model.mixer.project": or_null(FLAG),
+    "model.mixer.bias": FLAG,
+    "model.mixer.causal": FLAG,
     "model.mixer.dropout": real(0, 1),
     "model.position.length": whole(1),
     "model.position.base": real(1, open_low=True),

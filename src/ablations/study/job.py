@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from ablations.settings import ROOT, InputError, one_line
 from ablations.study.board import Post
 from ablations.study.compose import Run, describe
-from ablations.study.ledger import FINISHED, Ledger, Row, history_csv
+from ablations.study.ledger import FINISHED, Ledger, Row, history_csv, history_rows
 from ablations.study.memory import keep_freed_memory
 from ablations.study.mirror import Mirror
 from ablations.study.provenance import commit, provenance
@@ -74,6 +74,7 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
     """The same identity was trained under another name: its numbers are this run's."""
     folder: Path = twin["folder"]
     origin = f"{twin['study']}/{twin['variant']} seed {twin['seed']}"
+    origin += f" at budget {twin['budget']}" if twin["budget"] != run.budget else ""
     made = (folder / "provenance.json").read_text() if (folder / "provenance.json").exists() else "null"
     history = (folder / "history.csv").read_text()
     ledger.write(
@@ -84,6 +85,10 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
         history,
         {"copied_from": origin, "made": json.loads(made)},
     )
+    mirror = Mirror(run)
+    for row in history_rows(history):
+        mirror.log(row)
+    mirror.finish(0 if twin["status"] == "done" else 1, twin["metrics"])
     post.say(state="kept", perplexity=twin["metrics"].get("heldout_perplexity"), message=f"the same run as {origin}")
 
 

@@ -131,6 +131,11 @@ def history_csv(rows: list[Row]) -> str:
     return text.getvalue()
 
 
+def history_rows(text: str) -> list[Row]:
+    """The rows of a `history.csv`."""
+    return [{k: float(v) if v else None for k, v in row.items()} for row in csv.DictReader(io.StringIO(text))]
+
+
 def _shown(config: dict[str, Any]) -> dict[str, Any]:
     """The config without what differs between machines and changes nothing."""
     return {key: value for key, value in config.items() if key not in SHOW_AND_SPEED}

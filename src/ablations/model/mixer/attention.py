@@ -1,4 +1,4 @@
-"""Causal self-attention with one head or several (chapter, sections E, F and L; Vaswani et al. 2017, section 3.2)."""
+"""Self-attention with one head or several (chapter, sections E, F and L; Vaswani et al. 2017, section 3.2)."""
 
 import math
 
@@ -11,7 +11,7 @@ from ablations.model.position.base import Position
 
 
 class Attention(nn.Module):
-    """softmax(q k^T / sqrt(d_k)) v per head, over the present and the past.
+    """softmax(q k^T / sqrt(d_k)) v per head, over the present and the past (or over everything).
 
     `forward` is the fused kernel and never holds the TxT matrix; `written_out` is the same function to read, and
     `scores` is what the probes look at.
@@ -22,6 +22,8 @@ class Attention(nn.Module):
         d_k: width of each head's queries, keys and values; None for width / heads.
         scaled: whether scores are divided by sqrt(d_k).
         project: whether W_o (with bias) follows the concatenated heads; None for "where heads x d_k is not width".
+        bias: whether W_q, W_k and W_v have a bias.
+        causal: whether a position sees itself and its past alone; False lets it see the future, too.
         dropout: on the weights, after the softmax.
 
     Raises:
@@ -35,6 +37,8 @@ class Attention(nn.Module):
         d_k: int | None = None,
         scaled: bool = True,
         project: bool | None = None,
+        bias: bool = False,
+        causal: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -48,9 +52,9 @@ class Attention(nn.Module):
             raise ValueError(f"d_k: {d_k}; allowed: at least 1, or null for width / heads")
         if project is False and heads * d_k != width:
             raise ValueError(f"project: false needs heads x d_k = width, got {heads} x {d_k}, {width}; allowed: true")
-        self.heads, self.d_k, self.dropout = heads, d_k, dropout
+        self.heads, self.d_k, self.causal, self.dropout = heads, d_k, causal, dropout
         self.scale = 1 / math.sqrt(d_k) if scaled else 1.0
-        self.qkv = nn.Linear(width, 3 * heads * d_k, bias=False)
+        self.qkv = nn.Linear(width, 3 * heads * d_k, bias=bias)
         has_output = heads * d_k != width if project is None else project
         self.output = nn.Linear(heads * d_k, width) if has_output else nn.Identity()
 
@@ -61,32 +65,27 @@ class Attention(nn.Module):
         bias_HxTxT = position.bias(self.heads, T, x_BxTxD.device)
         mask = None
         if bias_HxTxT is not None:
-            mask = bias_HxTxT.masked_fill(~_visible(T, x_BxTxD.device), -math.inf).to(q_BxHxTxK.dtype)
+            mask = bias_HxTxT.masked_fill(~self._visible(T, x_BxTxD.device), -math.inf).to(q_BxHxTxK.dtype)
         z_BxHxTxK = F.scaled_dot_product_attention(
             q_BxHxTxK,
             k_BxHxTxK,
             v_BxHxTxK,
             attn_mask=mask,
             dropout_p=self.dropout if self.training else 0.0,
-            is_causal=mask is None,
+            is_causal=self.causal and mask is None,
             scale=self.scale,
         )
         return self._join(z_BxHxTxK)
 
     def written_out(self, x_BxTxD: Tensor, position: Position) -> Tensor:
         """The same function, with every weight in plain sight. No dropout."""
-        _, _, v_BxHxTxK = self._heads(x_BxTxD, position)
-        return self._join(weights(*self.scores(x_BxTxD, position)) @ v_BxHxTxK)
+        q_BxHxTxK, k_BxHxTxK, v_BxHxTxK = self._heads(x_BxTxD, position)
+        return self._join(weights(*self._scores(q_BxHxTxK, k_BxHxTxK, position)) @ v_BxHxTxK)
 
     def scores(self, x_BxTxD: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """What enters the softmax, BxHxTxT, before masking, and which entries are visible, TxT."""
         q_BxHxTxK, k_BxHxTxK, _ = self._heads(x_BxTxD, position)
-        scores_BxHxTxT = q_BxHxTxK @ k_BxHxTxK.transpose(-2, -1) * self.scale
-        T = x_BxTxD.shape[1]
-        bias_HxTxT = position.bias(self.heads, T, x_BxTxD.device)
-        if bias_HxTxT is not None:
-            scores_BxHxTxT = scores_BxHxTxT + bias_HxTxT
-        return scores_BxHxTxT, _visible(T, x_BxTxD.device)
+        return self._scores(q_BxHxTxK, k_BxHxTxK, position)
 
     def _heads(self, x_BxTxD: Tensor, position: Position) -> tuple[Tensor, Tensor, Tensor]:
         B, T, _ = x_BxTxD.shape
@@ -94,10 +93,18 @@ class Attention(nn.Module):
         q_BxHxTxK, k_BxHxTxK, v_BxHxTxK = qkv_3xBxHxTxK
         return position.rotate(q_BxHxTxK), position.rotate(k_BxHxTxK), v_BxHxTxK
 
+    def _scores(self, q_BxHxTxK: Tensor, k_BxHxTxK: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+        scores_BxHxTxT = q_BxHxTxK @ k_BxHxTxK.transpose(-2, -1) * self.scale
+        T = q_BxHxTxK.shape[2]
+        bias_HxTxT = position.bias(self.heads, T, q_BxHxTxK.device)
+        if bias_HxTxT is not None:
+            scores_BxHxTxT = scores_BxHxTxT + bias_HxTxT
+        return scores_BxHxTxT, self._visible(T, q_BxHxTxK.device)
+
     def _join(self, z_BxHxTxK: Tensor) -> Tensor:
         out_BxTxD: Tensor = self.output(z_BxHxTxK.transpose(1, 2).flatten(2))
         return out_BxTxD
 
-
-def _visible(length: int, device: torch.device) -> Tensor:
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+    def _visible(self, length: int, device: torch.device) -> Tensor:
+        all_TxT = torch.ones(length, length, dtype=torch.bool, device=device)
+        return all_TxT.tril() if self.causal else all_TxT

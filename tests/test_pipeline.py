@@ -1,0 +1,173 @@
+"""The whole pipeline by a real `dvc repro`, in a repository of its own with a short text and tiny lengths."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.conftest import PROJECT, TEXT, environment_of
+
+TINY = "# @package _global_\nbudget: {}\nlengths: {{long: 6, short: 5, deep: 2, task: 4, warmup: 2, probe: 3}}\n"
+STUDIES = ("ladder", "depth", "scale")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project as a git repository, about another text and with three studies, run once from nothing."""
+    root = tmp_path_factory.mktemp("pipeline") / "project"
+    root.mkdir()
+    for name in ("src", "conf", ".dvc"):
+        ignored = shutil.ignore_patterns("__pycache__", "cache", "tmp")
+        shutil.copytree(PROJECT / name, root / name, ignore=ignored)
+    for name in ("params.yaml", "dvc.yaml", "Makefile", ".gitignore", ".dvcignore"):
+        shutil.copy(PROJECT / name, root / name)
+    (root / "mine.txt").write_text(TEXT)
+    params = (root / "params.yaml").read_text()
+    params = params.replace("path: null ", "path: mine.txt ").replace("vocabulary: 1024", "vocabulary: 300")
+    lines = [line for line in params.splitlines() if not line.startswith(("studies", "  sha256"))]
+    lines.insert(lines.index("corpus:") + 1, "  sha256: null")
+    (root / "params.yaml").write_text("\n".join([*lines, f"studies: [{', '.join(STUDIES)}]", ""]))
+    for budget in ("chapter", "quick"):
+        (root / f"conf/budget/{budget}.yaml").write_text(TINY.format(budget))
+    git = ["git", "-c", "user.name=reader", "-c", "user.email=reader@example.org"]
+    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+    subprocess.run(["git", "add", "--all"], cwd=root, check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "all"], cwd=root, check=True)
+    repro(root)
+    return root
+
+
+def repro(root: Path, *arguments: str, code: int = 0) -> str:
+    """`dvc repro`, in a shell that has this environment's `python` first; what it said."""
+    environment = environment_of(root, LAUNCHER="joblib")
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = subprocess.run(
+        ["dvc", "repro", *arguments], cwd=root, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def results(root: Path, budget: str = "chapter") -> dict[str, bytes]:
+    """The part of the ledger that is a function of the runs' identities."""
+    folder = root / "results" / budget
+    files = [file for file in sorted(folder.rglob("*")) if file.name in ("run.json", "history.csv")]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def times(root: Path) -> dict[str, int]:
+    return {str(file): file.stat().st_mtime_ns for file in (root / "results").rglob("run.json")}
+
+
+def test_from_a_text_to_tables(repository: Path) -> None:
+    assert json.loads((repository / "data/tokens/meta.json").read_text())["characters"] == len(TEXT)
+    assert len(results(repository)) == 2 * 17
+    for name in (*STUDIES, "collapse"):
+        for suffix in ("csv", "md", "tex"):
+            assert (repository / f"reports/chapter/tables/{name}.{suffix}").stat().st_size > 100
+    table = pd.read_csv(repository / "reports/chapter/tables/ladder.csv")
+    assert table["variant"].tolist() == ["head_replaces", "head_added", "four_heads", "feedforward", "layer_norm"]
+    assert table["heldout_perplexity"].notna().all() and (table["heldout_perplexity_n"] == 1).all()
+    assert table["heldout_perplexity_low"].isna().all() and table["heldout_perplexity_chapter"].iloc[-1] == 38.07
+    record = json.loads(results(repository)["ladder/four_heads/seed-0/run.json"])
+    assert table["heldout_perplexity"][2] == pytest.approx(record["metrics"]["heldout_perplexity"])
+
+
+def test_nothing_to_do_does_nothing(repository: Path) -> None:
+    before = times(repository)
+    assert "Data and pipelines are up to date." in repro(repository)
+    assert times(repository) == before
+
+
+def test_edits_that_change_no_run_train_nothing(repository: Path) -> None:
+    """A comment in the model, a docstring in training, another study's file."""
+    before = times(repository)
+    model = repository / "src/ablations/model/mixer/attention.py"
+    model.write_text(model.read_text() + "\n# a thought\n")
+    config = repository / "conf/study/norm.yaml"
+    config.write_text(config.read_text() + "# another study's\n")
+    said = repro(repository)
+    assert "Running stage 'plan'" in said and "Running stage 'train" not in said
+    assert times(repository) == before
+
+
+def test_an_edit_retrains_what_it_touches(repository: Path) -> None:
+    """A feed-forward network twice as wide by default: of the ladder's five rows, three have none."""
+    config = repository / "conf/model/feedforward/gelu.yaml"
+    before, text = times(repository), config.read_text()
+    config.write_text(text.replace("4.0", "2.0"))
+    said = repro(repository)
+    changed = {Path(file).parts[-3] for file, time in times(repository).items() if before[file] != time}
+    assert changed == {"feedforward", "layer_norm", "one_block", "two_blocks"}
+    assert "Running stage 'train@ladder'" in said and "Running stage 'train@scale'" not in said
+    config.write_text(text)
+    repro(repository)
+
+
+def test_a_removed_run_comes_back_with_the_same_bits(repository: Path) -> None:
+    before, bits = times(repository), results(repository)
+    shutil.rmtree(repository / "results/chapter/scale/short_256_divided")
+    said = repro(repository)
+    (trained,) = (line for line in said.splitlines() if line.startswith("done"))
+    assert trained.startswith("done     scale/short_256_divided")
+    assert "Stage 'tables' didn't change, skipping" in said
+    assert results(repository) == bits
+    changed = {Path(file).parts[-3] for file, time in times(repository).items() if before[file] != time}
+    assert changed == {"short_256_divided"}
+
+
+def test_a_seed_more_trains_only_the_new_runs(repository: Path) -> None:
+    before = times(repository)
+    params = repository / "params.yaml"
+    params.write_text(params.read_text().replace("seeds: 1", "seeds: 2"))
+    repro(repository)
+    after = times(repository)
+    assert {file: after[file] for file in before} == before and len(after) == 2 * len(before)
+    table = pd.read_csv(repository / "reports/chapter/tables/ladder.csv")
+    assert (table["heldout_perplexity_n"] == 2).all()
+    assert (table["heldout_perplexity_low"] < table["heldout_perplexity"]).all()
+    assert (table["heldout_perplexity_high"] > table["heldout_perplexity"]).all()
+
+
+def test_another_budget_leaves_the_repository_as_it_was(repository: Path) -> None:
+    """`make quick`, with an environment that is set up already."""
+    subprocess.run(["git", "add", "--all"], cwd=repository, check=True)
+    before = subprocess.run(["git", "status", "--short"], cwd=repository, capture_output=True, text=True).stdout
+    venv = repository / ".venv"
+    venv.symlink_to(Path(sys.prefix), target_is_directory=True)
+    environment = environment_of(repository, LAUNCHER="joblib")
+    said = []
+    for _ in range(2):
+        made = subprocess.run(
+            ["make", "quick", "--assume-old=.venv/.ready", "--assume-old=requirements.lock"],
+            cwd=repository, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stdout + made.stderr
+        said.append(made.stdout + made.stderr)
+    assert len(results(repository, "quick")) == 2 * 2 * 17
+    assert "layer_norm" in said[0] and "+ LayerNorm" in said[0] and "[quick budget, n = 2; [95 % interval]" in said[0]
+    assert "up to date" in said[1] and "Running stage" not in said[1] and "[quick budget" in said[1]
+    after = subprocess.run(["git", "status", "--short"], cwd=repository, capture_output=True, text=True).stdout
+    assert after == before
+
+
+def test_a_failed_run_fails_the_command_and_is_shown(repository: Path) -> None:
+    """The stage fails, the others go on, and the table made from what is there names the run."""
+    from tests.test_commands import BROKEN_MIXER
+
+    (repository / "src/ablations/model/mixer/broken.py").write_text(BROKEN_MIXER)
+    (repository / "conf/model/mixer/broken.yaml").write_text("_target_: ablations.model.mixer.broken.Broken\n")
+    variant = "# @package _global_\ndefaults:\n  - /study/depth\n  - override /model/mixer: broken\n"
+    (repository / "conf/variant/depth/broken.yaml").write_text(variant)
+    said = repro(repository, "--keep-going", code=255)
+    assert "failed: depth/broken seed 0: RuntimeError: it broke" in said
+    report = [sys.executable, "-m", "ablations.report.tables"]
+    subprocess.run(report, cwd=repository, env=environment_of(repository), check=True)
+    assert "2 of 2 failed" in (repository / "reports/chapter/tables/README.md").read_text()
+    table = pd.read_csv(repository / "reports/chapter/tables/depth.csv")
+    assert table["variant"].tolist() == ["one_block", "two_blocks", "broken"]
+    assert table["heldout_perplexity_n"].tolist() == [2, 2, 0] and table["note"].iloc[2] == "2 of 2 failed"
