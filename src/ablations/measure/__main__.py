@@ -1,0 +1,44 @@
+"""`python -m ablations.measure name=NAME [out=FOLDER]`: one of the chapter's tables that need no training, as JSON."""
+
+import dataclasses
+import importlib
+import json
+import sys
+
+from ablations.data.prepare import prepare
+from ablations.settings import ROOT, InputError, command
+
+MODULES = {
+    "one_operation": "operation",
+    "scores": "scores",
+    "equivalence": "equivalence",
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "cost": "cost",
+}
+
+
+@command
+def main(arguments: list[str]) -> None:
+    """Writes `<out>/<name>.json`, or prints it."""
+    options = {}
+    for argument in arguments:
+        key, _, options[key] = argument.partition("=")
+        if key not in ("name", "out"):
+            raise InputError(f"{argument}: not known; allowed: name=NAME, out=FOLDER")
+    name = options.get("name")
+    if name not in MODULES:
+        raise InputError(f"name: {name}; allowed: {', '.join(MODULES)}")
+    prepare()
+    results = importlib.import_module(f"ablations.measure.{MODULES[name]}").measure()
+    text = json.dumps([dataclasses.asdict(result) for result in results], indent=1, allow_nan=False) + "\n"
+    if "out" not in options:
+        print(text, end="")
+        return
+    folder = ROOT / options["out"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

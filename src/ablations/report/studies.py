@@ -1,0 +1,103 @@
+"""Tables of trained runs: one per study, and what goes on inside the heads."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from ablations.report.results import MISSING, STALE, load_history
+from ablations.report.statistics import log_mean, mean
+from ablations.report.table import Table, caption_of, label_of, mean_cell
+
+Study = dict[str, Any]
+Chapter = dict[str, Any]
+Builder = Callable[[Study, pd.DataFrame, Chapter], list[Table]]
+
+PROBES = ("score_std", "entropy", "saturated")
+WINDOWS = ("heldout_perplexity", "heldout_perplexity_at_128", "heldout_perplexity_at_256")
+CORRECT = ("accuracy", "accuracy_vocabulary", "wrong_noun")
+
+
+def study_tables(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """The tables of one study; a study that is not the chapter's gets perplexities per variant."""
+    builders: dict[str, Builder] = {"scale": scale, "position": position, "coreference": coreference}
+    return builders.get(study["name"], perplexities)(study, runs, chapter)
+
+
+def perplexities(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Perplexity per variant, held out and on the training text, in the order of the study's rows."""
+    return [_per_variant(study, runs, chapter, dict.fromkeys(("heldout_perplexity", "train_perplexity"), log_mean))]
+
+
+def position(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Held-out perplexity at the trained window and beyond it."""
+    return [_per_variant(study, runs, chapter, dict.fromkeys(WINDOWS, log_mean))]
+
+
+def coreference(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Shares of held-out sentences: right between the two nouns, right over all words, the pair's other noun named."""
+    return [_per_variant(study, runs, chapter, dict.fromkeys(CORRECT, mean))]
+
+
+def scale(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Perplexity with and without the division, and what it gains, per head width; gains are paired by seed."""
+    rows = []
+    for variant in [name for name in runs["variant"].unique() if name.endswith("_divided")]:
+        stem = variant.removesuffix("_divided")
+        groups = {side: runs[runs["variant"] == f"{stem}_{side}"] for side in ("divided", "undivided")}
+        row: dict[str, Any] = {"row": label_of(study, variant).removesuffix(", divided"), "variant": stem}
+        for side, group in groups.items():
+            row |= mean_cell(side, log_mean(values(group, "heldout_perplexity")))
+        divided, undivided = (by_seed(group, "heldout_perplexity") for group in groups.values())
+        gains = [undivided[seed] - divided[seed] for seed in divided if seed in undivided]
+        row |= mean_cell("gain", mean(gains), chapter["division_gain"].get(stem))
+        rows.append(row | {"note": note(pd.concat(groups.values()))})
+    return [Table("scale", caption_of(study), pd.DataFrame(rows)), collapse(study, runs, chapter)]
+
+
+def collapse(study: Study, runs: pd.DataFrame, chapter: Chapter) -> Table:
+    """Inside the heads: score std, entropy and share of rows above 0.99, at the start and the end of training."""
+    rows = []
+    for variant, group in runs.groupby("variant", sort=False):
+        row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}
+        known = chapter["collapse"].get(variant, {})
+        histories = [load_history(folder) for folder in group.loc[group["state"].isin(("done", STALE)), "folder"]]
+        for probe in PROBES:
+            for when, at in (("start", 0), ("end", -1)):
+                found = [float(h[f"block1/{probe}"].dropna().iloc[at]) for h in histories]
+                row |= mean_cell(f"{probe}_{when}", mean(found), known.get(f"{probe}_{when}"))
+        rows.append(row | {"note": note(group)})
+    return Table("collapse", "E. Inside the heads, at the start and the end of training", pd.DataFrame(rows))
+
+
+def values(group: pd.DataFrame, metric: str) -> list[float]:
+    """The metric of the runs that are done, or were by older code; a bad run has no number to average."""
+    return list(by_seed(group, metric).values())
+
+
+def by_seed(group: pd.DataFrame, metric: str) -> dict[int, float]:
+    """The same by seed."""
+    if metric not in group:
+        return {}
+    good = group[group["state"].isin(("done", STALE)) & group[metric].notna()]
+    return dict(zip(good["seed"], good[metric].astype(float), strict=True))
+
+
+def note(group: pd.DataFrame) -> str:
+    """What is not as it should be: `2 of 3 diverged`, `1 of 1 not run`, `1 of 1 by older code`."""
+    words = {"diverged": "diverged", "failed": "failed", MISSING: "not run", STALE: "by older code"}
+    counts = group["state"].value_counts()
+    return ", ".join(f"{counts[state]} of {len(group)} {word}" for state, word in words.items() if state in counts)
+
+
+def _per_variant(study: Study, runs: pd.DataFrame, chapter: Chapter, metrics: dict[str, Any]) -> Table:
+    rows = []
+    for variant, group in runs.groupby("variant", sort=False):
+        row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}
+        for metric, averaged in metrics.items():
+            known = chapter.get(metric, {}).get(study["name"], {}).get(variant)
+            row |= mean_cell(metric, averaged(values(group, metric)), known)
+        counted = group["parameters"].dropna().tolist() if "parameters" in group else []
+        row["parameters"] = int(counted[0]) if counted else None
+        rows.append(row | {"note": note(group)})
+    return Table(study["name"], caption_of(study), pd.DataFrame(rows))

@@ -1,0 +1,38 @@
+"""A table as its builders make it: rows of labelled cells, each number with its doubt and the chapter's beside it."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from ablations.report.statistics import Mean
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Columns `row` (a label), `variant` (a key), then figures. A mean is followed by its `_n`, `_low` and `_high`
+    columns, and the chapter's figure, where it has one for any row, by `_chapter`.
+    """
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+
+
+def mean_cell(name: str, found: Mean, known: float | None = None) -> dict[str, Any]:
+    """The columns of a mean, with the chapter's figure or an empty place for it."""
+    own = {name: found.mean, f"{name}_n": found.n, f"{name}_low": found.low, f"{name}_high": found.high}
+    return own | {f"{name}_chapter": math.nan if known is None else known}
+
+
+def caption_of(study: Mapping[str, Any]) -> str:
+    """`F. What does each piece of the block bring?`"""
+    section = f"{study['section']}. " if study.get("section") else ""
+    return f"{section}{study.get('question', study.get('name', ''))}"
+
+
+def label_of(study: Mapping[str, Any], variant: str) -> str:
+    """A variant's label in its study's file, else its name."""
+    return str((study.get("rows") or {}).get(variant, variant))

@@ -1,0 +1,144 @@
+"""Tables from a ledger, with everything in it that can go wrong."""
+
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from ablations.report import measured, studies, write
+from ablations.report.statistics import log_mean, mean
+from ablations.report.table import Table, mean_cell
+
+
+def test_mean_and_interval_are_students() -> None:
+    values = [3.0, 4.0, 8.0]
+    found = mean(values)
+    low, high = stats.t.interval(0.95, 2, np.mean(values), stats.sem(values))
+    assert found == pytest.approx((5.0, 3, low, high))
+    assert found.high - found.mean == pytest.approx(4.302653 * math.sqrt(7) / math.sqrt(3), rel=1e-6)
+
+
+def test_one_run_shows_no_interval_and_none_no_mean() -> None:
+    assert mean([2.0])[:2] == (2.0, 1) and all(map(math.isnan, mean([2.0])[2:]))
+    assert mean([]).n == 0 and math.isnan(mean([]).mean)
+    assert math.isnan(log_mean([]).mean)
+
+
+def test_perplexities_are_averaged_in_the_log() -> None:
+    found = log_mean([10.0, 1000.0])
+    assert found.mean == pytest.approx(100)
+    assert found.high / found.mean == pytest.approx(found.mean / found.low)
+
+
+STUDY = {"name": "ladder", "section": "F", "question": "What?", "rows": {"a": "row a", "b": "row b"}}
+CHAPTER: dict[str, Any] = {"heldout_perplexity": {"ladder": {"a": 38.07}}, "division_gain": {}, "collapse": {}}
+
+
+def runs(**states: list[tuple[str, float]]) -> pd.DataFrame:
+    rows = [
+        {
+            "study": "ladder",
+            "variant": variant,
+            "seed": seed,
+            "state": state,
+            "heldout_perplexity": value,
+            "parameters": 5,
+        }
+        for variant, seeds in states.items()
+        for seed, (state, value) in enumerate(seeds)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_bad_runs_are_told_and_never_averaged() -> None:
+    (table,) = studies.perplexities(
+        STUDY,
+        runs(
+            a=[("done", 40.0), ("done", 40.0), ("diverged", math.nan)],
+            b=[("failed", math.nan), ("not run", math.nan), ("older code", 50.0)],
+        ),
+        CHAPTER,
+    )
+    frame = table.frame.set_index("variant")
+    assert frame.loc["a", "heldout_perplexity"] == pytest.approx(40) and frame.loc["a", "heldout_perplexity_n"] == 2
+    assert frame.loc["a", "note"] == "1 of 3 diverged"
+    assert frame.loc["b", "note"] == "1 of 3 failed, 1 of 3 not run, 1 of 3 by older code"
+    assert frame.loc["b", "heldout_perplexity"] == pytest.approx(50) and math.isnan(
+        frame.loc["b", "heldout_perplexity_low"]
+    )
+    assert frame.loc["a", "heldout_perplexity_chapter"] == 38.07 and math.isnan(
+        frame.loc["b", "heldout_perplexity_chapter"]
+    )
+    assert list(frame["row"]) == ["row a", "row b"]
+
+
+def test_gains_are_paired_by_seed() -> None:
+    found = runs(
+        w_divided=[("done", 10.0), ("done", 20.0), ("done", 30.0)],
+        w_undivided=[("done", 11.0), ("diverged", math.nan), ("done", 33.0)],
+    )
+    found["folder"] = Path("nowhere")
+    study = {"name": "scale", "rows": {"w_divided": "width w, divided"}}
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(studies, "collapse", lambda *_: None)
+    table = studies.scale(study, found, CHAPTER)[0]
+    monkey.undo()
+    assert table.frame["row"].tolist() == ["width w"]
+    assert table.frame["gain"].tolist() == [pytest.approx(2.0)] and table.frame["gain_n"].tolist() == [2]
+    assert table.frame["note"].tolist() == ["1 of 6 diverged"]
+
+
+def table() -> Table:
+    rows = [
+        {"row": "a & b_c", "variant": "ab", **mean_cell("ppl", mean([39.0, 40.0, 41.0]), 38.07), "parameters": 477_696, "note": ""},
+        {"row": "c", "variant": "c", **mean_cell("ppl", mean([1234.5])), "parameters": None, "note": "1 of 1 not run"},
+    ]  # fmt: skip
+    return Table("mine", "F. 100 % of what?", pd.DataFrame(rows))
+
+
+def test_a_table_is_written_for_programs_and_for_people(tmp_path: Path) -> None:
+    text = write.write(table(), "quick", tmp_path)
+    assert "**F. 100 % of what? — quick budget; n = 1 to 3; [95 % interval]; (the chapter's)**" in text
+    assert "| a & b_c | 40.00 [37.52, 42.48] (38.07) | 477,696" in text and "| 1,234.50" in text
+    assert "variant" not in text
+    frame = pd.read_csv(tmp_path / "mine.csv")
+    assert list(frame) == ["row", "variant", "ppl", "ppl_n", "ppl_low", "ppl_high", "ppl_chapter", "parameters", "note"]
+    latex = (tmp_path / "mine.tex").read_text()
+    assert r"a \& b\_c" in latex and r"\toprule" in latex and r"100 \% of what?" in latex
+
+
+def test_latex_compiles_where_there_is_one(tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex here")
+    write.write(table(), "quick", tmp_path)
+    document = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{mine}\end{document}"
+    (tmp_path / "all.tex").write_text(document)
+    subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=tmp_path, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, ""), (math.nan, ""), (0.0, "0"), (59.714, "59.71"), (1234.5, "1,234.50"), (0.04975, "0.0498"),
+     (5.96e-8, "5.96e-08"), (477_696, "477,696"), ("out of memory", "out of memory")],
+)  # fmt: skip
+def test_numbers_as_people_read_them(value: Any, shown: str) -> None:
+    assert write.number(value) == shown
+
+
+def test_measurements_become_tables(tmp_path: Path) -> None:
+    rows = [
+        {"row": "d = 4", "variant": "d_4", "variance": 4.01, "seeds": [1.0, 2.0, 3.0]},
+        {"row": "x", "variant": "x"},
+    ]
+    (tmp_path / "m.json").write_text(json.dumps([{"name": "dot", "caption": "C.", "rows": rows}]))
+    (found,) = measured.measured_tables(tmp_path, {"dot": {"d_4": {"variance": 3.975}}})
+    assert found.frame["variance_chapter"].tolist()[0] == 3.975
+    assert found.frame["seeds"].tolist()[0] == 2.0 and found.frame["seeds_n"].tolist()[0] == 3
+    assert "4.01 (3.98)" in write.write(found, "quick", tmp_path)
