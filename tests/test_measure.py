@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from ablations.data.prepare import prepare
 from ablations.measure import cost, equivalence, gradients, operation, parameters, scores
 from ablations.model.mixer.attention import Attention
 from ablations.model.position.base import Position
@@ -67,8 +68,9 @@ def test_gpt2_runs() -> None:
     assert small(torch.zeros(1, 8, dtype=torch.long)).shape == (1, 8, 50)
 
 
-def test_gradients_before_training(monkeypatch: pytest.MonkeyPatch, shakespeare: str) -> None:
+def test_gradients_before_training() -> None:
     """Seed 0: growing with depth, post-norm's the larger; and the norms are those of a loop."""
+    prepare()
     pre, post = gradients.block_gradients("pre", 0), gradients.block_gradients("post", 0)
     assert len(pre) == len(post) == 12
     assert pre[-1][0] / pre[0][0] > 1 and post[-1][0] / post[0][0] > 1

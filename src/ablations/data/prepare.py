@@ -1,23 +1,15 @@
 """Corpus and tokens, made where a command finds none: a fresh clone trains without a word about stages."""
 
-import sys
-
-from ablations.settings import ROOT, InputError
+from ablations.settings import ROOT, parameters
 
 
 def prepare() -> None:
     """Makes `data/corpus.txt` and `data/tokens/` as `params.yaml` says, where they are missing."""
-    folder = ROOT / "data"
-    if (folder / "tokens" / "meta.json").exists():
+    if (ROOT / "data" / "tokens" / "meta.json").exists():
         return
-    from ablations.data import corpus, tokenizer
+    from ablations.data import corpus, tokenizer  # their libraries are of no use to a command that has its tokens
 
-    arguments, sys.argv = sys.argv, sys.argv[:1]
-    try:
-        for stage in (corpus, tokenizer):
-            if stage is corpus and (folder / "corpus.txt").exists():
-                continue
-            if stage.main():
-                raise InputError("data/tokens: could not be made; see the line above")
-    finally:
-        sys.argv = arguments
+    params = parameters([])
+    if not corpus.CORPUS.exists():
+        corpus.make(params)
+    tokenizer.make(params)

@@ -16,13 +16,16 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
+from omegaconf import DictConfig
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
+from ablations.data.corpus import CORPUS
 from ablations.settings import ROOT, InputError, command, parameters
 
+TOKENS = ROOT / "data" / "tokens"
 BYTES = 256
 HELD_OUT = 0.1
 
@@ -162,15 +165,25 @@ def write(text: str, vocabulary: int, folder: Path) -> dict[str, int | str]:
     return meta
 
 
+def make(params: DictConfig) -> None:
+    """Writes `data/tokens/` as `params.yaml` wants it, and says how many there are.
+
+    Raises:
+        InputError: no corpus yet, or a vocabulary that cannot be.
+    """
+    if not CORPUS.is_file():
+        raise InputError("data/corpus.txt: not there; allowed: run `python -m ablations.data.corpus` first")
+    meta = write(CORPUS.read_bytes().decode(), params.tokenizer.vocabulary, TOKENS)
+    print(
+        f"tokens: {meta['tokens']:,} of {meta['vocabulary']:,} kinds, {meta['heldout_tokens']:,} held out",
+        file=sys.stderr,
+    )
+
+
 @command
 def main(arguments: list[str]) -> None:
     """`python -m ablations.data.tokenizer [tokenizer.vocabulary=N]` writes `data/tokens/`."""
-    params = parameters(arguments)
-    corpus = ROOT / "data" / "corpus.txt"
-    if not corpus.is_file():
-        raise InputError("data/corpus.txt: not there; allowed: run `python -m ablations.data.corpus` first")
-    meta = write(corpus.read_bytes().decode(), params.tokenizer.vocabulary, ROOT / "data" / "tokens")
-    print(f"tokens: {meta['tokens']:,} of {meta['vocabulary']:,} kinds, {meta['heldout_tokens']:,} held out")
+    make(parameters(arguments))
 
 
 if __name__ == "__main__":

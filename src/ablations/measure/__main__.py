@@ -6,16 +6,8 @@ import json
 import sys
 
 from ablations.data.prepare import prepare
+from ablations.measure.catalogue import MEASUREMENTS
 from ablations.settings import ROOT, InputError, command
-
-MODULES = {
-    "one_operation": "operation",
-    "scores": "scores",
-    "equivalence": "equivalence",
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "cost": "cost",
-}
 
 
 @command
@@ -27,10 +19,10 @@ def main(arguments: list[str]) -> None:
         if key not in ("name", "out"):
             raise InputError(f"{argument}: not known; allowed: name=NAME, out=FOLDER")
     name = options.get("name")
-    if name not in MODULES:
-        raise InputError(f"name: {name}; allowed: {', '.join(MODULES)}")
+    if name not in MEASUREMENTS:
+        raise InputError(f"name: {name}; allowed: {', '.join(MEASUREMENTS)}")
     prepare()
-    results = importlib.import_module(f"ablations.measure.{MODULES[name]}").measure()
+    results = importlib.import_module(MEASUREMENTS[name].module).measure()
     text = json.dumps([dataclasses.asdict(result) for result in results], indent=1, allow_nan=False) + "\n"
     if "out" not in options:
         print(text, end="")

@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ablations.study.cost import rate, remember
+from ablations.study.cost import rate, remember, seconds
 
 ENDED = ("done", "diverged", "failed", "stopped", "kept")
 GOOD = ("done", "kept")
 PATIENCE = 0.3  # seconds between two writes of a run's place on the board
+ENOUGH = 3.0  # seconds of training steps before their speed is believed
 PLAIN_EVERY = 15.0  # seconds between two lines where the output is no terminal
 
 Place = dict[str, Any]
@@ -38,24 +39,24 @@ class Post:
         self.file = folder / "status.json"
         self.place: Place = {
             "name": name,
-            "state": "waiting",
+            "state": "starting",
             "step": 0,
             "resumed": 0,
             "steps": steps,
             "began": time.time(),
         }
-        self._written = 0.0
+        self._written = self._first = 0.0
         self._smooth: float | None = None
         self.say()
 
     def step(self, step: int, loss: float) -> None:
         """After each training step; the perplexity shown is that of a running mean of the loss."""
         if self._smooth is None:
-            self.place["resumed"] = step - 1
+            self.place["first_step"], self._first = step, time.monotonic()
         self._smooth = loss if self._smooth is None else 0.9 * self._smooth + 0.1 * loss
         if time.monotonic() - self._written > PATIENCE or step == self.place["steps"]:
             shown = math.exp(self._smooth) if self._smooth < 700 else None
-            self.say(state="training", step=step, perplexity=shown)
+            self.say(state="training", step=step, perplexity=shown, training=time.monotonic() - self._first)
 
     def say(self, **changes: Any) -> None:
         """Updates the place: `state`, `step`, `perplexity`, `message`. A board that cannot be written is no matter."""
@@ -96,9 +97,8 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
         self._told: set[str] = set()
-        self._began = time.monotonic()
         self._rate = rate()
-        self._next_line = self._began + PLAIN_EVERY
+        self._next_line = time.monotonic() + PLAIN_EVERY
 
     def __enter__(self) -> "Watch":
         self._thread.start()
@@ -109,8 +109,8 @@ class Watch:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        if self._worked() and time.monotonic() - self._began > 5:
-            remember(self._seen())
+        if (speed := self._speed()) is not None:
+            remember(speed)
 
     def _show(self) -> None:
         if self.console.is_terminal:
@@ -141,23 +141,18 @@ class Watch:
     def _done(self) -> set[str]:
         return self.before | {p["name"] for p in places(self.board) if p["state"] in ENDED and p["state"] != "stopped"}
 
-    def _worked(self) -> float:
-        """What this command's runs have done so far, in units of cost."""
-        worked = [place for place in places(self.board) if place["state"] != "kept"]
-        return sum(self._part(place, "step") - self._part(place, "resumed") for place in worked)
-
-    def _part(self, place: Place, what: str) -> float:
-        return self.costs.get(place["name"], 0.0) * float(place[what]) / float(place["steps"])
-
-    def _seen(self) -> float:
-        return self._worked() / (time.monotonic() - self._began)
+    def _speed(self) -> float | None:
+        """What a worker did per second, as this command's runs have seen it so far; None before there is enough."""
+        timed = [place for place in places(self.board) if place.get("training", 0.0) > 0]
+        steps = [(p["step"] - p["first_step"]) / p["steps"] * self.costs.get(p["name"], 0.0) for p in timed]
+        took = sum(place["training"] for place in timed)
+        return sum(steps) / took if took > ENOUGH and sum(steps) > 0 else None
 
     def _summary(self) -> str:
         done = self._done() & set(self.costs)
-        remaining = sum(cost for name, cost in self.costs.items() if name not in done)
-        remaining -= sum(self._part(place, "step") for place in places(self.board) if place["state"] not in ENDED)
-        settled = time.monotonic() - self._began > 20 and self._worked()
-        left = max(0.0, remaining) / (self._seen() if settled else self._rate)
+        begun = {p["name"]: p["step"] / p["steps"] for p in places(self.board) if p["state"] not in ENDED}
+        ahead = [cost * (1 - begun.get(name, 0.0)) for name, cost in self.costs.items() if name not in done]
+        left = seconds(ahead, self._speed() or self._rate)
         return f"{len(done)}/{len(self.costs)} runs, about {duration(left)} left"
 
 
@@ -179,11 +174,11 @@ def ended_line(place: Place) -> str:
     return f"{place['state']:<9}{place['name']}{perplexity}{message}{took}"
 
 
-def duration(seconds: float) -> str:
+def duration(span: float) -> str:
     """`8 s`, `3 min`, `2.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if span < 90:
+        return f"{span:.0f} s"
+    return f"{span / 60:.0f} min" if span < 5400 else f"{span / 3600:.1f} h"
 
 
 def verdict(board: Path, expected: list[str], accept_diverged: bool) -> int:
@@ -198,7 +193,7 @@ def verdict(board: Path, expected: list[str], accept_diverged: bool) -> int:
         place = by_name.get(name, {"state": "not run", "message": "the sweep ended before it"})
         if place["state"] in GOOD or (place["state"] == "diverged" and accept_diverged):
             continue
-        state = "lost" if place["state"] in ("waiting", "training") else place["state"]
+        state = "lost" if place["state"] in ("starting", "training") else place["state"]
         print(
             f"{state}: {name}: {place.get('message') or 'its process ended; the next start goes on'}", file=sys.stderr
         )

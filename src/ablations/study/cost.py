@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ Config = dict[str, Any]
 
 RATE = ROOT / ".work" / "rate.json"
 EVALUATED = 100_000  # tokens, about: the held-out text and as much of the training text
+OVERHEAD = 2.0  # seconds of a run besides its steps
 EFFICIENCY = 0.5  # of a training step, against bare matrix products; only until a first run has been timed
 
 
@@ -21,8 +23,19 @@ def cost(config: Config, weights: int) -> float:
     return weights * (6.0 * trained + 2.0 * EVALUATED) / 1e9
 
 
+def seconds(costs: Iterable[float], speed: float) -> float:
+    """How long runs of these costs take side by side, one worker per core, each at `speed`."""
+    costs = list(costs)
+    return sum(cost / speed + OVERHEAD for cost in costs) / max(1, min(len(costs), cores()))
+
+
+def cores() -> int:
+    """Cores that this process may use: as many runs go on side by side."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def rate() -> float:
-    """What this machine does per second over all its cores, in units of 10^9 operations: as last seen, or guessed."""
+    """What one worker does per second here, in units of 10^9 operations: as last seen, or guessed."""
     try:
         return float(json.loads(RATE.read_text())["rate"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -51,6 +64,6 @@ def _guess() -> float:
     while time.perf_counter() - began < 0.2:
         a @ b
         products += 1
-    seconds = time.perf_counter() - began
+    taken = time.perf_counter() - began
     torch.set_num_threads(threads)
-    return EFFICIENCY * products * 2 * 4096 * 128 * 1024 / 1e9 / seconds * len(os.sched_getaffinity(0))
+    return EFFICIENCY * products * 2 * 4096 * 128 * 1024 / 1e9 / taken

@@ -1,4 +1,4 @@
-"""A run's identity: its resolved science config, the source it imports, and its data.
+"""A run's identity: its resolved science config, the source it imports, and its data. A measurement's: its source.
 
 Names, budget labels, devices, loggers and launchers are not in it; neither are comments, docstrings and layout.
 """
@@ -17,7 +17,7 @@ from ablations.settings import ROOT, InputError
 Config = dict[str, Any]
 
 SHOW_AND_SPEED = ("budget", "lengths", "study", "logger", "runtime")
-SCIENCE = ("ablations.data", "ablations.model", "ablations.training")
+SCIENCE = ("ablations.data", "ablations.model", "ablations.training", "ablations.measure")
 ENTRY = "ablations.training.run"
 
 
@@ -33,6 +33,12 @@ def fingerprint(config: Config) -> str:
     """16 hexadecimal digits that two runs share only if they compute the same thing."""
     kept = science(config)
     identity = {"config": kept, "sources": sources([ENTRY, *targets(kept)])}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def measurement_fingerprint(module: str, runs: list[str]) -> str:
+    """The same for a measurement: the source it imports, and the identities of the runs whose models it builds."""
+    identity = {"runs": runs, "sources": sources([module])}
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 

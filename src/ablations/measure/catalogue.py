@@ -1,0 +1,20 @@
+"""The measurements by name: where each is, and which variants' models it builds."""
+
+from typing import NamedTuple
+
+
+class Measurement(NamedTuple):
+    """A module with a `measure()`, and the variants whose configs it composes."""
+
+    module: str
+    variants: tuple[str, ...] = ()
+
+
+MEASUREMENTS = {
+    "one_operation": Measurement("ablations.measure.operation"),
+    "scores": Measurement("ablations.measure.scores"),
+    "equivalence": Measurement("ablations.measure.equivalence"),
+    "parameters": Measurement("ablations.measure.parameters"),
+    "gradients": Measurement("ablations.measure.gradients", ("norm/pre", "norm/post")),
+    "cost": Measurement("ablations.measure.cost"),
+}
