@@ -11,7 +11,7 @@ RUN apt-get update \
 RUN useradd --create-home --uid 1000 reader \
     && mkdir /study \
     && chown reader /study
-USER reader
+USER 1000
 WORKDIR /study
 
 COPY --chown=reader requirements.lock pyproject.toml README.md LICENSE Makefile ./

@@ -1,11 +1,13 @@
 """What the tests share: small models, and projects of their own in temporary folders."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,8 @@ def project(tmp_path: Path, small_tokens: Path) -> Path:
     return root
 
 
+SMALL = ("steps=12", "model.width=16", "data.window=16", "data.batch=4", "probe.every=5", "budget=quick")
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -68,3 +72,9 @@ def environment_of(project: Path, **more: str) -> dict[str, str]:
     """The environment in which the copied project's code is the one that runs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "DVC", "ABLATIONS"))}
     return kept | {"PYTHONPATH": str(project / "src"), "WANDB_MODE": "disabled", "LAUNCHER": "basic"} | more
+
+
+def records(project: Path) -> dict[str, dict[str, Any]]:
+    """All records of the ledger by their folder."""
+    files = sorted((project / "results").rglob("run.json"))
+    return {str(file.parent.relative_to(project / "results")): json.loads(file.read_text()) for file in files}

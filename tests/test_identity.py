@@ -100,6 +100,8 @@ def test_a_variant_keeps_its_name_and_a_changed_one_is_a_sweep(tokens: str) -> N
     assert (kept.study, kept.variant, kept.seed, kept.budget) == ("norm", "post", 2, "quick")
     assert kept.folder.parts[-5:] == ("results", "quick", "norm", "post", "seed-2")
     assert composed(tokens, "+variant/norm=post").name == "norm/post seed 0"
+    assert composed(tokens, "study=norm", "variant=norm/post").name == "norm/post seed 0"
+    assert composed(tokens, "study=norm").study == composed(tokens, "study=norm", "seed=1").study == "sweep"
     changed = composed(tokens, "variant=norm/post", "optimizer.lr=1e-3")
     assert changed.study == "sweep" and changed.variant.startswith("norm-post_lr-1e-3-")
     assert composed(tokens).study == "sweep" and composed(tokens).variant.startswith("default-")

@@ -133,8 +133,8 @@ def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str])
     ]
     keys = [re.split(r"[=.@/]", override.lstrip("+~"))[0] for override in overrides]
     changes = [override for override, key in zip(overrides, keys, strict=True) if key not in NOT_A_CHANGE]
-    if len(chosen) == 1 and not changes:
-        study, _, variant = chosen[0].partition("/")
+    study, _, variant = chosen[0].partition("/") if len(chosen) == 1 else ("", "", "")
+    if variant and not [change for change in changes if change != f"study={study}"]:
         return study, variant
     words = [*chosen, *(_word(change) for change in changes)]
     readable = re.sub(r"[^A-Za-z0-9._]+", "-", "_".join(words)).strip("-._")[:60] or "default"

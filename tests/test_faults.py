@@ -1,0 +1,134 @@
+"""Kills, damage, a full disk, two starts at once: nothing finished is lost, nothing half done is taken for done."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SMALL, Command, environment_of, records
+
+LONG = ("steps=1000", *SMALL[1:], "runtime.checkpoint_every=20")
+
+
+@pytest.fixture
+def begun(project: Path) -> Iterator[subprocess.Popen[str]]:
+    """A long run in a process group of its own, past its first checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablations.train", *LONG],
+        cwd=project,
+        env=environment_of(project),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_a_killed_run_is_begun_and_goes_on_to_the_same_bits(
+    begun: subprocess.Popen[str], run: Command, project: Path, number: int, code: int
+) -> None:
+    os.killpg(begun.pid, number)
+    _, told = begun.communicate(timeout=30)
+    assert begun.returncode == code
+    assert "Traceback" not in told
+    if number != signal.SIGKILL:
+        assert told.splitlines()[-1].startswith("stopped: sweep/")
+    assert records(project) == {}
+    # the same identity, for a length of time that a test can wait: LONG has to be finished
+    assert run("ablations.train", *LONG).returncode == 0
+    (folder,) = records(project)
+    made = json.loads((project / "results" / folder / "provenance.json").read_text())
+    assert made["resumed_at_step"] >= 20
+    kept = {f.name: f.read_bytes() for f in (project / "results" / folder).iterdir()}
+    shutil.rmtree(project / "results")
+    assert run("ablations.train", *LONG).returncode == 0
+    for name in ("run.json", "history.csv"):
+        assert (project / "results" / folder / name).read_bytes() == kept[name]
+
+
+def test_a_damaged_checkpoint_and_a_damaged_record_are_set_aside(
+    begun: subprocess.Popen[str], run: Command, project: Path
+) -> None:
+    os.killpg(begun.pid, signal.SIGKILL)
+    begun.wait()
+    (checkpoint,) = (project / ".work" / "runs").glob("*/last.ckpt")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-50])
+    found = run("ablations.train", *LONG)
+    assert found.returncode == 0 and "set aside as last.ckpt.corrupt; trained anew" in found.stderr
+    assert checkpoint.with_name("last.ckpt.corrupt").exists()
+    (record,) = (project / "results").rglob("run.json")
+    record.write_text(record.read_text()[:-20])
+    found = run("ablations.train", *LONG)
+    assert found.returncode == 0 and "set aside as run.json.corrupt" in found.stderr
+    assert len(records(project)) == 1
+
+
+def test_two_starts_of_one_run_at_once_train_it_once(run: Command, project: Path) -> None:
+    """The second waits for the first, and then has nothing to do."""
+    start = [sys.executable, "-m", "ablations.train", *SMALL, "steps=200"]
+    both = [
+        subprocess.Popen(start, cwd=project, env=environment_of(project), stderr=subprocess.PIPE, text=True)
+        for _ in "12"
+    ]
+    told = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], told
+    assert sum(line.startswith("done") for text in told for line in text.splitlines()) == 1, told
+    assert len(records(project)) == 1
+
+
+def test_no_write_permission_is_told_at_once(run: Command, project: Path) -> None:
+    (project / "results").mkdir(mode=0o500)
+    plainly = (
+        [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override"]
+    )  # root may write anywhere, but for this
+    found = subprocess.run(
+        [*plainly, sys.executable, "-m", "ablations.train", *SMALL],
+        cwd=project,
+        env=environment_of(project),
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1
+    assert "results cannot be written; allowed: a folder with write permission" in found.stderr
+
+
+def test_a_full_disk_fails_the_run_and_keeps_what_is_finished(run: Command, project: Path, tmp_path: Path) -> None:
+    """A real, small file system: the first run fits, then it is filled to the brim."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(small)], capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    try:
+        where = (f"runtime.results={small}/results", f"runtime.work={small}/work")
+        assert run("ablations.train", *SMALL, *where).returncode == 0
+        (finished,) = small.rglob("run.json")
+        before = finished.read_bytes()
+        with (small / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while filler.write(b"x" * 4096):
+                pass
+        found = run("ablations.train", *SMALL, "seed=1", *where)
+        assert found.returncode == 1 and "No space left on device" in found.stderr, found.stderr
+        assert "Traceback" not in found.stderr
+        assert finished.read_bytes() == before and len(list(small.rglob("run.json"))) == 1
+        (small / "filler").unlink()
+        assert run("ablations.train", *SMALL, "seed=1", *where).returncode == 0
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
