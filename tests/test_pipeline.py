@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import PROJECT, TEXT, environment_of
 
-TINY = "# @package _global_\nbudget: {}\nlengths: {{long: 6, short: 5, deep: 2, task: 4, warmup: 2, probe: 3}}\n"
+TINY = "# @package _global_\nbudget: {}\nlengths: {{long: 6, short: 5, deep: 2, warmup: 2, probe: 3}}\n"
 STUDIES = ("ladder", "depth", "scale")
 
 
