@@ -94,10 +94,13 @@ def test_bad_runs_are_told_and_the_rest_goes_on(run: Command, project: Path, lau
 
 
 def test_a_diverged_run_is_a_result_where_it_is_accepted(run: Command, project: Path) -> None:
-    found = run("ablations.train", *SMALL, "optimizer.lr=1e6", "runtime.accept_diverged=true")
+    wild = (*SMALL, "optimizer.lr=1e6")
+    found = run("ablations.train", *wild, "runtime.accept_diverged=true")
     assert found.returncode == 0 and "diverged" in found.stderr
-    again = run("ablations.train", *SMALL, "optimizer.lr=1e6", "runtime.accept_diverged=true")
-    assert again.stderr == "nothing to train: 1 of 1 runs are finished\n"
+    again = run("ablations.train", *wild, "runtime.accept_diverged=true")
+    assert again.returncode == 0 and again.stderr == "nothing to train: 1 of 1 runs are finished\n"
+    strict = run("ablations.train", *wild)
+    assert strict.returncode == 1 and strict.stderr.splitlines()[1].startswith("diverged: sweep/")
 
 
 def test_the_same_run_under_another_name_is_not_trained_again(run: Command, project: Path) -> None:

@@ -68,3 +68,15 @@ def test_wandb_that_cannot_write_stops_no_run(run: Command, project: Path) -> No
 def test_wandb_disabled_writes_nothing(run: Command, project: Path) -> None:
     assert run("ablations.train", *SMALL, WANDB_MODE="disabled").returncode == 0
     assert not (project / "wandb").exists()
+
+
+def test_online_without_an_account_or_a_network_is_mirrored_offline(run: Command, project: Path) -> None:
+    """No key: told at once. A key and no server: told after a while. Run and mirror are whole either way."""
+    (project / "home").mkdir()
+    for seed, more in enumerate(({}, {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9"})):
+        found = run("ablations.train", *SMALL, f"seed={seed}", WANDB_MODE="online", HOME=str(project / "home"), **more)
+        assert found.returncode == 0, found.stderr
+        assert "this run is mirrored offline" in found.stderr and "Traceback" not in found.stderr
+        (folder,) = (project / "wandb").glob(f"offline-run-*-s{seed}-*")
+        assert sum(r.WhichOneof("record_type") == "history" for r in wandb_records(folder)) == 4
+    assert len(records(project)) == 2

@@ -13,7 +13,7 @@ from hydra._internal.utils import get_args_parser
 from ablations.data.prepare import prepare
 from ablations.settings import CONF, ROOT, InputError, command
 from ablations.study import compose
-from ablations.study.board import Watch, verdict
+from ablations.study.board import Watch, places, told
 from ablations.study.check import check
 from ablations.study.compose import Run
 from ablations.study.cost import cost
@@ -39,20 +39,21 @@ def main(arguments: list[str]) -> int:
     runs = _checked(parsed.overrides, parsed.multirun)
     ledger = Ledger(ROOT / runs[0][0].config["runtime"]["results"])
     _writable(ledger.root)
-    if all(ledger.status(run) in FINISHED for run, _ in runs):
+    accept = runs[0][0].config["runtime"]["accept_diverged"]
+    states = {run.name: ledger.status(run) for run, _ in runs}
+    if set(states.values()) <= set(FINISHED):
         print(f"nothing to train: {len(runs)} of {len(runs)} runs are finished", file=sys.stderr)
-        return 0
+        return told([{"name": name, "state": state} for name, state in states.items()], list(states), accept)
     board = ROOT / ".work" / "board" / f"{os.getpid()}-{time.time_ns()}"
     os.environ["ABLATIONS_BOARD"] = str(board)
-    costs, finished = _scope(runs, ledger)
+    costs, finished = _scope(runs, states, ledger)
     code = 0
     with Watch(board, costs, finished):
         try:
             TASK()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 1
-    accept = runs[0][0].config["runtime"]["accept_diverged"]
-    judged = verdict(board, [run.name for run, _ in runs], accept)
+    judged = told(places(board), list(states), accept)
     shutil.rmtree(board, ignore_errors=True)
     return code or judged
 
@@ -76,10 +77,10 @@ def _writable(folder: Path) -> None:
         raise InputError(f"runtime.results: {folder} cannot be written; allowed: a folder with write permission")
 
 
-def _scope(runs: list[tuple[Run, float]], ledger: Ledger) -> tuple[dict[str, float], set[str]]:
+def _scope(runs: list[tuple[Run, float]], states: dict[str, str], ledger: Ledger) -> tuple[dict[str, float], set[str]]:
     """What the progress counts: these runs or, as a stage of DVC, all that are planned at their budget."""
     costs = {run.name: amount for run, amount in runs}
-    finished = {run.name for run, _ in runs if ledger.status(run) in FINISHED}
+    finished = {name for name, state in states.items() if state in FINISHED}
     if "DVC_STAGE" in os.environ:
         for file in sorted((ROOT / "plans" / runs[0][0].budget).glob("*.json")):
             for planned in json.loads(file.read_text())["runs"]:

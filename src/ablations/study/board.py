@@ -181,21 +181,20 @@ def duration(span: float) -> str:
     return f"{span / 60:.0f} min" if span < 5400 else f"{span / 3600:.1f} h"
 
 
-def verdict(board: Path, expected: list[str], accept_diverged: bool) -> int:
+def told(places: list[Place], expected: list[str], accept_diverged: bool) -> int:
     """Names the runs that came to no good on stderr.
 
     Returns:
         0 if all `expected` runs are there, else 1. A diverged run is one to name, but no error, where it is accepted.
     """
-    by_name = {place["name"]: place for place in places(board)}
+    by_name = {place["name"]: place for place in places}
     bad = 0
     for name in expected:
         place = by_name.get(name, {"state": "not run", "message": "the sweep ended before it"})
         if place["state"] in GOOD or (place["state"] == "diverged" and accept_diverged):
             continue
         state = "lost" if place["state"] in ("starting", "training") else place["state"]
-        print(
-            f"{state}: {name}: {place.get('message') or 'its process ended; the next start goes on'}", file=sys.stderr
-        )
+        lost = "its process ended; the next start goes on" if state == "lost" else "a finished run of the ledger"
+        print(f"{state}: {name}: {place.get('message') or lost}", file=sys.stderr)
         bad += 1
     return 1 if bad else 0

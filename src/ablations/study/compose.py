@@ -158,9 +158,11 @@ def _explain(error: Exception) -> str:
     if found := re.search(r"Could not find '([^']+)'", text):
         path = found[1]
         folder = Path(path).parent
-        while not (CONF / folder).is_dir():
+        while folder.parts and not (CONF / folder).is_dir():
             folder = folder.parent
         options = sorted(str(p.relative_to(CONF / folder).with_suffix("")) for p in (CONF / folder).rglob("*.yaml"))
+        if not folder.parts:  # one of Hydra's own groups
+            folder, options = Path(path).parent, re.findall(r"\t([\w-]+)\n", text)
         return f"{folder}: {Path(path).relative_to(folder)} is not known; allowed: {', '.join(options)}"
     if found := re.search(r"Could not override '([^']+)'", text):
         return f"{found[1]}: not known; allowed: {_siblings(found[1])}"

@@ -62,8 +62,9 @@ def _stop(number: int, frame: Any) -> NoReturn:
 
 def _settle(run: Run, post: Post) -> None:
     ledger = Ledger(ROOT / run.config["runtime"]["results"])
-    if ledger.status(run) in FINISHED:
-        post.say(state="kept", message="trained before")
+    status = ledger.status(run)
+    if status in FINISHED:
+        post.say(state="kept" if status == "done" else status, message="trained before")
     elif twin := ledger.twin(run):
         _copy(run, ledger, twin, post)
     else:
@@ -89,7 +90,8 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
     for row in history_rows(history):
         mirror.log(row)
     mirror.finish(0 if twin["status"] == "done" else 1, twin["metrics"])
-    post.say(state="kept", perplexity=twin["metrics"].get("heldout_perplexity"), message=f"the same run as {origin}")
+    state = "kept" if twin["status"] == "done" else twin["status"]
+    post.say(state=state, perplexity=twin["metrics"].get("heldout_perplexity"), message=f"the same run as {origin}")
 
 
 def _train(run: Run, ledger: Ledger, post: Post) -> None:

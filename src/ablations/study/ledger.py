@@ -89,7 +89,7 @@ class Ledger:
         if error is not None:
             record["error"] = error
         record["digest"] = _digest(record, history)
-        part = run.work / "ledger"
+        part = self.root / ".part" / run.fingerprint  # on the same file system, so that renaming is one step
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         _write(part / "history.csv", history)

@@ -8,6 +8,8 @@ from typing import Any
 from ablations.settings import ROOT, one_line
 from ablations.study.compose import Run
 
+PATIENCE = 20.0  # seconds for wandb's server to answer
+
 
 class Mirror:
     """One run in wandb: group = study, job type = variant, config at init, each row as it is read.
@@ -44,12 +46,24 @@ class Mirror:
             print(f"warning: wandb: {one_line(error)}; the run goes on without it", file=sys.stderr)
 
     def _begin(self, run: Run) -> None:
+        mode = os.environ.get("WANDB_MODE", "offline")
+        if mode != "offline":
+            try:
+                self._init(run, mode)
+                return
+            except Exception as error:
+                reason = f"{one_line(error)}; this run is mirrored offline, `wandb sync` sends it later"
+                print(f"warning: wandb: WANDB_MODE={mode}: {reason}", file=sys.stderr)
+        for part in (ROOT / "wandb").glob(f"offline-run-*-{self.id}"):
+            # a resumed run sends its whole history again, so an earlier part has nothing to add
+            shutil.rmtree(part, ignore_errors=True)
+        self._init(run, "offline")
+
+    def _init(self, run: Run, mode: Any) -> None:
         import wandb
 
-        mode: Any = os.environ.get("WANDB_MODE", "offline")
-        if mode == "offline":  # a resumed run sends its whole history again, so an earlier part has nothing to add
-            for part in (ROOT / "wandb").glob(f"offline-run-*-{self.id}"):
-                shutil.rmtree(part, ignore_errors=True)
+        if mode == "online" and not wandb.login(prompt=False):
+            raise ConnectionError("no account is logged in")
         self._run = wandb.init(
             project=run.config["logger"]["project"],
             id=self.id,
@@ -65,6 +79,7 @@ class Mirror:
             settings=wandb.Settings(
                 console="off",
                 disable_git=True,
+                init_timeout=PATIENCE,
                 save_code=False,
                 silent=True,
                 symlink=False,
