@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ablations.data.coreference import ADJECTIVE, REFERENT, Coreference, sentence
 from ablations.model.feedforward.gelu import FeedForward
 from ablations.model.language_model import LanguageModel
 from ablations.model.mixer.attention import Attention
@@ -283,3 +284,22 @@ def test_learned_positions_past_the_table_are_untrained_rows() -> None:
 def test_what_cannot_be_is_refused_by_name(build: object, says: str) -> None:
     with pytest.raises(ValueError, match=says.replace(".", r"\.")):
         build()  # type: ignore[operator]
+
+
+def test_the_first_block_asks_the_same_question_of_both_sentences() -> None:
+    """Two sentences that differ in one word (chapter, section K): where the referent must be named, block 1's query sees
+    its own token and index alone, so its scores are the same bits at every word but the one that differs, and its
+    weights on the others are the same but for a common factor. Block 2 has read the difference.
+    """
+    data = Coreference("closed", 17, 64, seed=0)
+    model = language_model(vocabulary=data.vocabulary, position=functools.partial(Learned, length=17))
+    tokens = data.encode([sentence("fox", "cart", adjective) for adjective in ("tired", "wet")])[:, :REFERENT]
+    shared = [i for i in range(REFERENT) if i != ADJECTIVE]
+    (first, _), (second, _) = (scores for scores in model.scores(tokens) if scores is not None)
+    assert torch.equal(first[0, :, -1, shared], first[1, :, -1, shared])
+    assert not torch.equal(first[0, :, -1, ADJECTIVE], first[1, :, -1, ADJECTIVE])
+    assert not torch.equal(second[0, :, -1, shared], second[1, :, -1, shared])
+    weights = model.attention(tokens)[0]
+    assert weights is not None
+    rows = weights[:, :, -1, shared]
+    torch.testing.assert_close(*(row / row.sum(dim=-1, keepdim=True) for row in rows))
