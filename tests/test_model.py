@@ -287,9 +287,9 @@ def test_what_cannot_be_is_refused_by_name(build: object, says: str) -> None:
 
 
 def test_the_first_block_asks_the_same_question_of_both_sentences() -> None:
-    """Two sentences that differ in one word (chapter, section K): where the referent must be named, block 1's query sees
-    its own token and index alone, so its scores are the same bits at every word but the one that differs, and its
-    weights on the others are the same but for a common factor. Block 2 has read the difference.
+    """Two sentences that differ in one word (chapter, section K): where the referent must be named, block 1's query
+    sees its own token and index alone, so its scores are the same bits at every other word, and its weights on those
+    are the same but for a common factor. Block 2 has read the difference.
     """
     data = Coreference("closed", 17, 64, seed=0)
     model = language_model(vocabulary=data.vocabulary, position=functools.partial(Learned, length=17))
