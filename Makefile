@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 VENV := .venv
 PYTHON ?= python3
+PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export WANDB_SILENT := true
 
@@ -17,10 +18,12 @@ help:
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.lock pyproject.toml
-	@echo "setting up $(VENV) (minutes, once)"
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "setting up $(VENV), once: two or three minutes"
+	@$(PYTHON) -m venv $(VENV)
+	@set -o pipefail; $(PIP) --progress-bar off --requirement requirements.lock | awk -v all=$$(grep -c == requirements.lock) \
+		'/^Collecting/ { printf "\r  fetched %d of %d packages", ++n, all; fflush() } \
+		/^Installing/ { print "\n  installing them"; fflush() }'
+	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The same stages from `plan` on, under another budget. They lie in an ignored folder and keep their lock there (which
