@@ -61,6 +61,7 @@ def test_time_left_is_what_is_ahead_at_the_speed_seen(tmp_path: Path, monkeypatc
     post.say(state="training", step=50, first_step=0, training=10.0)
     watch = Watch(shown, {"ended": 100.0, "half": 100.0, "ahead": 100.0}, {"ended"})
     left = (50 / 5 + cost.OVERHEAD + 100 / 5 + cost.OVERHEAD) / 2
+    watch._look()
     assert watch._summary() == f"1/3 runs, about {duration(left)} left"
     with watch:
         pass

@@ -184,6 +184,26 @@ BAD = [
     ("runtime.accelerator=tpu", "runtime.accelerator: tpu; allowed: cpu, gpu"),
     ("steps=${nope}", "nope"),
 ]
+TOGETHER = [
+    (
+        ["model/position=rotary", "model.mixer.d_k=33"],
+        "model: d_k: 33; allowed: even, since columns are turned in pairs",
+    ),
+    (["model/mixer=multi_head", "model.mixer.project=false", "model.mixer.d_k=16"], "model.mixer.project: false needs"),
+    (
+        ["model/position=sinusoidal", "model.width=65", "model.mixer.heads=5"],
+        "model.position.width: 65; allowed: an even",
+    ),
+]
+
+
+@pytest.mark.parametrize(("overrides", "says"), TOGETHER)
+def test_what_cannot_be_together_is_told_before_training(tokens: str, overrides: list[str], says: str) -> None:
+    from ablations.study.check import check
+
+    with pytest.raises(InputError) as caught:
+        check(composed(tokens, *overrides).config)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("override", "says"), BAD)

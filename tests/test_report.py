@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from ablations.report import measured, studies, write
+from ablations.report import measured, readme, studies, write
 from ablations.report.statistics import log_mean, mean
 from ablations.report.table import Table, mean_cell
+from tests.conftest import PROJECT
 
 
 def test_mean_and_interval_are_students() -> None:
@@ -143,3 +144,7 @@ def test_measurements_become_tables(tmp_path: Path) -> None:
     assert found.frame["variance_chapter"].tolist()[0] == 3.975
     assert found.frame["seeds"].tolist()[0] == 2.0 and found.frame["seeds_n"].tolist()[0] == 3
     assert "4.01 (3.98)" in write.write(found, "quick", tmp_path)
+
+
+def test_the_tables_in_readme_are_those_of_the_reports() -> None:
+    assert readme.block() in (PROJECT / "README.md").read_text()

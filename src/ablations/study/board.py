@@ -96,7 +96,7 @@ class Watch:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
-        self._told: set[str] = set()
+        self._places: dict[Path, Place] = {}
         self._rate = rate()
         self._next_line = time.monotonic() + PLAIN_EVERY
 
@@ -116,44 +116,46 @@ class Watch:
         if self.console.is_terminal:
             with Live(console=self.console, auto_refresh=False, transient=True) as live:
                 while not self._stop.wait(0.5):
-                    self._tell()
-                    live.update(
-                        Text(self._summary() + "".join(f"\n  {line}" for line in self._running())), refresh=True
-                    )
+                    self._look()
+                    live.update(Text("\n  ".join([self._summary(), *self._running()])), refresh=True)
         else:
             while not self._stop.wait(0.5):
-                self._tell()
+                self._look()
                 if time.monotonic() > self._next_line:
                     self._next_line += PLAIN_EVERY
                     self.console.print(Text("; ".join([self._summary(), *self._running()])))
-        self._tell()
+        self._look()
 
-    def _tell(self) -> None:
-        """One lasting line for each run that has ended since the last look."""
-        for place in places(self.board):
-            if place["state"] in ENDED and place["name"] not in self._told:
-                self._told.add(place["name"])
+    def _look(self) -> None:
+        """Reads the places that can have changed, and prints one lasting line for each run that has ended since."""
+        for file in self.board.rglob("status.json"):
+            if file in self._places and self._places[file]["state"] in ENDED:
+                continue
+            try:
+                place = self._places[file] = json.loads(file.read_text())
+            except (OSError, ValueError):
+                continue  # written this moment
+            if place["state"] in ENDED:
                 self.console.print(Text(ended_line(place)))
 
     def _running(self) -> list[str]:
-        return [running_line(place) for place in places(self.board) if place["state"] not in ENDED]
-
-    def _done(self) -> set[str]:
-        return self.before | {p["name"] for p in places(self.board) if p["state"] in ENDED and p["state"] != "stopped"}
+        now = [place for place in self._places.values() if place["state"] not in ENDED]
+        return [running_line(place) for place in sorted(now, key=lambda place: place["name"])]
 
     def _speed(self) -> float | None:
         """What a worker did per second, as this command's runs have seen it so far; None before there is enough."""
-        timed = [place for place in places(self.board) if place.get("training", 0.0) > 0]
+        timed = [place for place in self._places.values() if place.get("training", 0.0) > 0]
         steps = [(p["step"] - p["first_step"]) / p["steps"] * self.costs.get(p["name"], 0.0) for p in timed]
         took = sum(place["training"] for place in timed)
         return sum(steps) / took if took > ENOUGH and sum(steps) > 0 else None
 
     def _summary(self) -> str:
-        done = self._done() & set(self.costs)
-        begun = {p["name"]: p["step"] / p["steps"] for p in places(self.board) if p["state"] not in ENDED}
+        places = self._places.values()
+        done = self.before | {p["name"] for p in places if p["state"] in ENDED and p["state"] != "stopped"}
+        begun = {p["name"]: p["step"] / p["steps"] for p in places if p["state"] not in ENDED}
         ahead = [cost * (1 - begun.get(name, 0.0)) for name, cost in self.costs.items() if name not in done]
         left = seconds(ahead, self._speed() or self._rate)
-        return f"{len(done)}/{len(self.costs)} runs, about {duration(left)} left"
+        return f"{len(done & set(self.costs))}/{len(self.costs)} runs, about {duration(left)} left"
 
 
 def running_line(place: Place) -> str:

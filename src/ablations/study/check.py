@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
 from omegaconf import OmegaConf
 
-from ablations.settings import InputError
+from ablations.settings import InputError, one_line
 from ablations.training.build import PRECISIONS, build_data, build_model
 
 Config = dict[str, Any]
@@ -120,4 +121,9 @@ def check(config: Config) -> int:
             raise InputError(f"{field}: {value}; allowed: {rule.allowed}")
     data = build_data(config)
     model = build_model(config, data.vocabulary)
+    try:
+        with torch.no_grad():
+            model(torch.zeros(1, 2, dtype=torch.long))  # what parts refuse only together, as an odd d_k under RoPE
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise InputError(f"model: {one_line(error)}") from error
     return sum(parameter.numel() for parameter in model.parameters()) - model.embedding.weight.numel()
