@@ -130,12 +130,41 @@ def test_plan_shows_what_would_be_trained(run: Command, project: Path) -> None:
         (["budget=nope"], "budget: nope is not known; allowed: chapter, quick"),
         (["seeds=0"], "seeds: 0; allowed: a whole number from 1"),
         (["format=xml"], "format: xml; allowed: table, json"),
+        (["out="], "out: ; allowed: a folder"),
+        (["seeds=²"], "seeds: ²; allowed: a whole number from 1"),
         (["colour=red"], "colour=red: not known; allowed: study, budget, seeds, format, out"),
     ],
 )
 def test_plan_refuses_in_one_line(run: Command, arguments: list[str], says: str) -> None:
     found = run("ablations.plan", *arguments)
     assert found.returncode == 2 and says in found.stderr and len(found.stderr.splitlines()) == 1
+
+
+def test_plan_deletes_nothing(run: Command, project: Path) -> None:
+    (project / "mine").mkdir()
+    (project / "mine" / "precious.json").write_text("{}")
+    assert run("ablations.plan", "study=depth", "out=mine").returncode == 0
+    assert (project / "mine" / "precious.json").exists() and (project / "mine" / "depth.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["runtime.results=/proc/x"], "runtime.results: /proc/x cannot be written"),
+        (["runtime.work=/proc/x"], "runtime.work: /proc/x cannot be written"),
+        (["hydra.run.dir=/tmp/x"], "hydra.run.dir=/tmp/x: not taken"),
+        (["hydra/launcher=nope"], "hydra/launcher: nope is not known; allowed: basic, joblib"),
+        (["-m", "hydra/launcher=nope", "seed=0,1"], "hydra/launcher: nope is not known; allowed: basic, joblib"),
+        (["--config-name", "nope"], "--config-name"),
+        (["runtime.accelerator=gpu"], "runtime.accelerator: gpu; allowed: cpu, since torch finds no GPU here"),
+    ],
+)
+def test_what_cannot_be_done_here_is_told_before_training(
+    run: Command, project: Path, arguments: list[str], says: str
+) -> None:
+    found = run("ablations.train", *SMALL, *arguments)
+    assert found.returncode == 2 and says in found.stderr and len(found.stderr.splitlines()) == 1, found.stderr
+    assert records(project) == {}
 
 
 def test_a_broken_variant_is_found_at_plan_time(run: Command, project: Path) -> None:

@@ -141,6 +141,40 @@ def test_variants_of_a_study_are_its_rows_then_further_files(tmp_path: Path, mon
         compose.variants("nope")
 
 
+ODD_VARIANTS = {
+    "empty": "",
+    "no package": "model: {blocks: 2}\n",
+    "another study": "# @package _global_\ndefaults: [/study/norm]\n",
+    "a list": "- 1\n- 2\n",
+    "malformed": "model: {a: [\n",
+    "no such study": "# @package _global_\ndefaults: [/study/nope]\n",
+    "misspelt": "# @package _global_\ndefaults: [/study/depth, _self_]\nstepz: 4\n",
+}
+
+
+@pytest.mark.parametrize("text", ODD_VARIANTS.values(), ids=ODD_VARIANTS)
+def test_a_variant_file_that_is_none_is_told(run: Command, project: Path, text: str) -> None:
+    (project / "conf/variant/depth/odd.yaml").write_text(text)
+    found = run("ablations.plan", "study=depth")
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1, found.stderr
+    assert "odd" in found.stderr or "stepz" in found.stderr or "nope" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "seeds: {", "studies: 5", "studies: depth", "studies: []", "studies: [depth, depth]"]
+)
+def test_a_params_file_that_is_none_is_told(run: Command, project: Path, text: str) -> None:
+    (project / "params.yaml").write_text(text)
+    found = run("ablations.plan")
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1, found.stderr
+
+
+def test_a_sweep_of_no_run_is_told() -> None:
+    for override in ("+variant/nope=glob(*)", "seed=range(0,0)"):
+        with pytest.raises(InputError, match="stands for no run"):
+            compose.expand([override])
+
+
 def test_every_study_of_the_project_composes_and_can_be_built(tokens: str, small_tokens: Path) -> None:
     from ablations.study.check import check
 
@@ -183,6 +217,23 @@ BAD = [
     ("model.mixer._target_=os.system", "model.mixer._target_: os.system; allowed: a class below"),
     ("runtime.accelerator=tpu", "runtime.accelerator: tpu; allowed: cpu, gpu"),
     ("steps=${nope}", "nope"),
+]
+BAD += [
+    ("model=null", "model=null "),
+    ("steps=???", "steps: ???; allowed: a whole number from 1"),
+    ("~seed", "seed: missing; allowed: a whole number from 0"),
+    ("~probe.every", "probe.every: missing;"),
+    ("~optimizer", "optimizer.lr: missing;"),
+    ("probe=5", "probe.every: missing;"),
+    ("data.tokens=null", "data.tokens: None; allowed: a path"),
+    ("data.batch=99999999999999999999999999", "data.batch: 99999999999999999999999999;"),
+    ("runtime.threads=4096", "runtime.threads: 4096; allowed: a whole number from 1 to 1024"),
+    ("data._target_=ablations.model.nothing.nothing", "model: AttributeError"),
+    ("model.position._target_=torch.nn.Identity", "model: "),
+    ("+stepz=4", "stepz: not known; allowed: "),
+    ("+optimizer.foo=1", "optimizer.foo: not known; allowed: lr, betas, eps, weight_decay, clip"),
+    ("variant=../study/ladder", "variant: ../study/ladder; allowed: <study>/<name>"),
+    ("budget=../x", "budget: ../x is not known; allowed: chapter, quick"),
 ]
 TOGETHER = [
     (

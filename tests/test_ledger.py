@@ -94,6 +94,15 @@ def test_a_damaged_record_is_set_aside(
     assert ledger.status(a_run) == "todo" and capsys.readouterr().err == ""
 
 
+def test_a_damaged_record_blocks_no_other_run_and_stays_where_it_is(ledger: Ledger, a_run: Run) -> None:
+    import dataclasses
+
+    (a_run.folder / "run.json").write_bytes(b"\xff\xfe" + a_run.fingerprint.encode())
+    assert ledger.twin(dataclasses.replace(a_run, variant="another")) is None
+    ledger.write(a_run, "done", {}, {}, "", {})
+    assert ledger.status(a_run) == "done" and (a_run.folder / "run.json.corrupt").exists()
+
+
 def test_a_damaged_history_counts_as_damage(ledger: Ledger, a_run: Run) -> None:
     (a_run.folder / "history.csv").write_text("step,loss\n0,2.4\n")
     assert ledger.status(a_run) == "todo"

@@ -5,6 +5,7 @@ The stage that trains a study depends on its file alone, so an edit that changes
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -96,9 +97,6 @@ def _write(runs: list[tuple[Run, float]], folder: Path) -> None:
                 "cost": round(work, 3),
             }
         )
-    for stale in folder.glob("*.json"):
-        if stale.stem not in by_study:
-            stale.unlink()
     for study, rows in by_study.items():
         text = json.dumps({"study": _study(study), "runs": rows}, indent=1, sort_keys=True) + "\n"
         (folder / f"{study}.json").write_text(text)
@@ -129,8 +127,10 @@ def _options(arguments: list[str]) -> dict[str, Any]:
             raise InputError(f"{argument}: not known; allowed: {', '.join(OPTIONS)} as key=value")
         options[key] = value
     seeds = options["seeds"] if options["seeds"] is not None else parameters([]).seeds
-    if not str(seeds).isdigit() or int(seeds) < 1:
+    if not re.fullmatch("[1-9][0-9]{0,5}", str(seeds)):
         raise InputError(f"seeds: {seeds}; allowed: a whole number from 1")
+    if options.get("out") == "" or (ROOT / options.get("out", "plans")).is_file():
+        raise InputError(f"out: {options['out']}; allowed: a folder")
     if options["format"] not in FORMATS:
         raise InputError(f"format: {options['format']}; allowed: {', '.join(FORMATS)}")
     return options | {"seeds": int(seeds)}

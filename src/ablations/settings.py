@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -14,28 +15,35 @@ ROOT = Path(os.environ.get("ABLATIONS_ROOT", Path(__file__).parents[2])).resolve
 CONF = ROOT / "conf"
 
 
+PARAMETERS = {"corpus": {"path": None, "sha256": None}, "tokenizer": {"vocabulary": 1024}, "seeds": 1, "studies": []}
+
+
 class InputError(ValueError):
     """Something the user gave cannot be used. The message is one line: field, value, what is allowed."""
 
 
-def parameters(overrides: list[str]) -> DictConfig:
+def parameters(overrides: list[str]) -> Any:
     """`params.yaml` with `key=value` overrides.
 
     Raises:
-        InputError: an unknown key, or an override that is not `key=value`.
+        InputError: a damaged file, an unknown key, or an override that is not `key=value`.
     """
-    params = OmegaConf.load(ROOT / "params.yaml")
-    assert isinstance(params, DictConfig)
-    OmegaConf.set_struct(params, True)
-    for override in overrides:
-        key, equals, _ = override.partition("=")
-        known = OmegaConf.select(params, key, default=params, throw_on_missing=False) is not params
-        if not equals or not known:
-            raise InputError(f"{override}: not known; allowed: {', '.join(_leaves(params))} as key=value")
-        try:
+    try:
+        params: Any = OmegaConf.merge(PARAMETERS, OmegaConf.load(ROOT / "params.yaml"))
+        OmegaConf.set_struct(params, True)
+        for override in overrides:
+            key, equals, _ = override.partition("=")
+            if not equals or key not in _leaves(params):
+                raise InputError(f"{override}: not known; allowed: {', '.join(_leaves(params))} as key=value")
             params.merge_with_dotlist([override])
-        except OmegaConfBaseException as error:
-            raise InputError(f"{override}: {one_line(error)}") from error
+        OmegaConf.resolve(params)
+    except (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, AssertionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"params.yaml {' '.join(overrides)}: {one_line(error)}"[:400]) from error
+    studies = params.studies
+    if not OmegaConf.is_list(studies) or not studies or len(set(studies)) < len(studies):
+        raise InputError(f"studies: {studies}; allowed: a list of different names of files in conf/study/")
     return params
 
 

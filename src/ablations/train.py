@@ -1,9 +1,11 @@
 """`python -m ablations.train key=value ...` trains one run; with `-m`, a Hydra multirun over comma-separated values."""
 
+import errno
 import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -27,6 +29,12 @@ TASK = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3
 def main(arguments: list[str]) -> int:
     """Checks all runs first, then hands over to Hydra. Exit code: 0, 1 for failed runs, 2 for bad input."""
     parsed = get_args_parser().parse_args(arguments)
+    if parsed.config_name or parsed.config_path or parsed.config_dir:
+        raise InputError(
+            "--config-name, --config-path, --config-dir: not taken; allowed: key=value over conf/config.yaml"
+        )
+    if fixed := [o for o in parsed.overrides if o.startswith(("hydra.run.", "hydra.sweep."))]:
+        raise InputError(f"{fixed[0]}: not taken; allowed: runtime.results and runtime.work, which say where runs go")
     if (
         not parsed.run
         and not parsed.multirun
@@ -38,7 +46,8 @@ def main(arguments: list[str]) -> int:
     prepare()
     runs = _checked(parsed.overrides, parsed.multirun)
     ledger = Ledger(ROOT / runs[0][0].config["runtime"]["results"])
-    _writable(ledger.root)
+    for field in ("results", "work"):
+        _writable(f"runtime.{field}", ROOT / runs[0][0].config["runtime"][field])
     accept = runs[0][0].config["runtime"]["accept_diverged"]
     states = {run.name: ledger.status(run) for run, _ in runs}
     if set(states.values()) <= set(FINISHED):
@@ -61,7 +70,8 @@ def main(arguments: list[str]) -> int:
 def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
     """All runs that the command stands for, with their costs; raises InputError before any is trained."""
     with compose.hydra():
-        jobs = compose.expand(overrides) if multirun else [[o for o in overrides if not o.startswith("hydra")]]
+        jobs = compose.expand(overrides) if multirun else [overrides]
+        compose.composed([*jobs[0], *(o for o in overrides if o.startswith("hydra"))])
         runs = []
         for number, overrides_of_job in enumerate(jobs):
             run = compose.composed(overrides_of_job)
@@ -71,10 +81,17 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
     return runs
 
 
-def _writable(folder: Path) -> None:
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not os.access(existing, os.W_OK):
-        raise InputError(f"runtime.results: {folder} cannot be written; allowed: a folder with write permission")
+def _writable(field: str, folder: Path) -> None:
+    """Tries it, since permissions alone do not tell."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return  # the run fails by itself, and what is finished stays
+        reason = f"{folder} cannot be written ({error.strerror})"
+        raise InputError(f"{field}: {reason}; allowed: a folder with write permission") from error
 
 
 def _scope(runs: list[tuple[Run, float]], states: dict[str, str], ledger: Ledger) -> tuple[dict[str, float], set[str]]:

@@ -80,6 +80,8 @@ def obtain(path: str | None, sha256: str | None) -> tuple[bytes, str]:
     Raises:
         InputError: the file is missing, empty, not UTF-8, or has another checksum.
     """
+    if not isinstance(path, str | None):
+        raise InputError(f"corpus.path: {path}; allowed: a UTF-8 text file, or null")
     if path is not None:
         file = ROOT / path
         if not file.is_file():
@@ -103,7 +105,6 @@ def obtain(path: str | None, sha256: str | None) -> tuple[bytes, str]:
 
 def make(params: DictConfig) -> None:
     """Writes `data/corpus.txt` as `params.yaml` wants it, and says from where; see `obtain` for the errors."""
-    CORPUS.unlink(missing_ok=True)
     data, source = obtain(params.corpus.path, params.corpus.sha256)
     CORPUS.parent.mkdir(exist_ok=True)
     part = CORPUS.with_suffix(".part")

@@ -21,6 +21,8 @@ def main(arguments: list[str]) -> None:
     name = options.get("name")
     if name not in MEASUREMENTS:
         raise InputError(f"name: {name}; allowed: {', '.join(MEASUREMENTS)}")
+    if options.get("out") == "":
+        raise InputError("out: empty; allowed: a folder")
     prepare()
     results = importlib.import_module(MEASUREMENTS[name].module).measure()
     text = json.dumps([dataclasses.asdict(result) for result in results], indent=1, allow_nan=False) + "\n"

@@ -50,7 +50,7 @@ def scale(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
             row |= mean_cell(side, log_mean(values(group, "heldout_perplexity")))
         divided, undivided = (by_seed(group, "heldout_perplexity") for group in groups.values())
         gains = [undivided[seed] - divided[seed] for seed in divided if seed in undivided]
-        row |= mean_cell("gain", mean(gains), chapter["division_gain"].get(stem))
+        row |= mean_cell("gain", mean(gains), chapter.get("division_gain", {}).get(stem))
         rows.append(row | {"note": note(pd.concat(groups.values()))})
     return [Table("scale", caption_of(study), pd.DataFrame(rows)), collapse(study, runs, chapter)]
 
@@ -60,7 +60,7 @@ def collapse(study: Study, runs: pd.DataFrame, chapter: Chapter) -> Table:
     rows = []
     for variant, group in runs.groupby("variant", sort=False):
         row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}
-        known = chapter["collapse"].get(variant, {})
+        known = chapter.get("collapse", {}).get(variant, {})
         histories = [load_history(folder) for folder in group.loc[group["state"].isin(("done", STALE)), "folder"]]
         for probe in PROBES:
             for when, at in (("start", 0), ("end", -1)):

@@ -12,7 +12,7 @@ from ablations.report.results import load_plan, load_runs
 from ablations.report.studies import study_tables
 from ablations.report.table import Table
 from ablations.report.write import write
-from ablations.settings import CONF, ROOT, InputError, command
+from ablations.settings import CONF, ROOT, InputError, command, one_line
 
 
 def build(budget: str, chapter: dict[str, Any]) -> list[Table]:
@@ -29,6 +29,21 @@ def build(budget: str, chapter: dict[str, Any]) -> list[Table]:
     return sorted(tables, key=lambda table: table.caption.partition(".")[0])
 
 
+def load_chapter() -> dict[str, Any]:
+    """The chapter's figures.
+
+    Raises:
+        InputError: a file that is no mapping of mappings.
+    """
+    try:
+        chapter = yaml.safe_load((CONF / "chapter.yaml").read_text()) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"conf/chapter.yaml: cannot be read ({one_line(error)}); allowed: YAML") from error
+    if not isinstance(chapter, dict) or not all(isinstance(value, dict) for value in chapter.values()):
+        raise InputError("conf/chapter.yaml: no mapping of mappings; allowed: figures by table, row and column")
+    return chapter
+
+
 @command
 def main(arguments: list[str]) -> None:
     """`python -m ablations.report.tables [budget=NAME]` writes `reports/<budget>/tables/`, all of it anew."""
@@ -37,7 +52,7 @@ def main(arguments: list[str]) -> None:
         key, _, budget = argument.partition("=")
         if key != "budget":
             raise InputError(f"{argument}: not known; allowed: budget=NAME")
-    tables = build(budget, yaml.safe_load((CONF / "chapter.yaml").read_text()))
+    tables = build(budget, load_chapter())
     folder = ROOT / "reports" / budget / "tables"
     shutil.rmtree(folder, ignore_errors=True)
     texts = [write(table, budget, folder) for table in tables]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
@@ -19,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ablations.settings import CONF, ROOT, InputError, one_line
 from ablations.study.fingerprint import Config, fingerprint, science
+from ablations.study.rules import SAFE, enforce
 
 # Overrides of these leave a variant what it is; any other makes a sweep by hand of it.
 NOT_A_CHANGE = ("seed", "budget", "logger", "runtime", "variant", "hydra")
@@ -68,10 +70,13 @@ def composed(overrides: Sequence[str]) -> Run:
     """
     try:
         config = compose("config", list(overrides), return_hydra_config=True)
-        choices = config.hydra.runtime.choices
-        return describe(config, choices, overrides)
+        return describe(config, config.hydra.runtime.choices, overrides)
+    except InputError:
+        raise
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(_explain(error)) from error
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:  # a damaged file, a group set to null
+        raise InputError(f"{' '.join(overrides)}: {one_line(error)}"[:400]) from error
 
 
 def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[str]) -> Run:
@@ -84,6 +89,7 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
     """
     plain = OmegaConf.masked_copy(config, [str(key) for key in config if key not in ("hydra", "variant")])
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
+    enforce(resolved)
     study, variant = _named(resolved, choices, overrides)
     return Run(study, variant, resolved["seed"], resolved["budget"], fingerprint(resolved), resolved)
 
@@ -101,7 +107,10 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
         batches = BasicSweeper.split_arguments(task, max_batch_size=None)
     except HydraException as error:
         raise InputError(_explain(error)) from error
-    return [list(job) for batch in batches for job in batch]
+    jobs = [list(job) for batch in batches for job in batch]
+    if not jobs:
+        raise InputError(f"{' '.join(overrides)}: stands for no run; allowed: a sweep of one run at least")
+    return jobs
 
 
 def variants(study: str) -> list[str]:
@@ -116,12 +125,14 @@ def variants(study: str) -> list[str]:
         raise InputError(f"study: {study}; allowed: {', '.join(known)}")
     try:
         node: Any = OmegaConf.load(file)
-        rows = list((node.get("study") or {}).get("rows") or {})
+        rows = list(((node or {}).get("study") or {}).get("rows") or {})
     except Exception as error:  # whatever YAML makes of a damaged file
         raise InputError(f"study: conf/study/{study}.yaml cannot be read ({one_line(error)})") from error
     files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
     if lost := [row for row in rows if row not in files]:
         raise InputError(f"study.rows: {study} names {lost[0]}; allowed: {', '.join(files) or 'no variant is there'}")
+    if not files:
+        raise InputError(f"study: {study} has no variant; allowed: a file at least in conf/variant/{study}/")
     return rows + [name for name in files if name not in rows]
 
 
@@ -134,8 +145,15 @@ def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str])
     keys = [re.split(r"[=.@/]", override.lstrip("+~"))[0] for override in overrides]
     changes = [override for override, key in zip(overrides, keys, strict=True) if key not in NOT_A_CHANGE]
     study, _, variant = chosen[0].partition("/") if len(chosen) == 1 else ("", "", "")
-    if variant and not [change for change in changes if change != f"study={study}"]:
-        return study, variant
+    if variant:
+        included = (config.get("study") or {}).get("name")
+        if not SAFE.fullmatch(study) or not SAFE.fullmatch(variant):
+            raise InputError(f"variant: {chosen[0]}; allowed: <study>/<name>, as they stand in conf/variant/")
+        if included != study:
+            needed = f"a file that begins with '# @package _global_' and includes /study/{study}"
+            raise InputError(f"variant: {chosen[0]} is of study {included}; allowed: {needed}")
+        if not [change for change in changes if change != f"study={study}"]:
+            return study, variant
     words = [*chosen, *(_word(change) for change in changes)]
     readable = re.sub(r"[^A-Za-z0-9._]+", "-", "_".join(words)).strip("-._")[:60] or "default"
     return SWEEP, f"{readable}-{_config_hash(config)}"
@@ -157,7 +175,7 @@ def _explain(error: Exception) -> str:
     text = str(error)
     if found := re.search(r"Could not find '([^']+)'", text):
         path = found[1]
-        folder = Path(path).parent
+        folder = Path(path.partition("/..")[0]) if ".." in path else Path(path).parent
         while folder.parts and not (CONF / folder).is_dir():
             folder = folder.parent
         options = sorted(str(p.relative_to(CONF / folder).with_suffix("")) for p in (CONF / folder).rglob("*.yaml"))

@@ -45,9 +45,14 @@ def measurement_fingerprint(module: str, runs: list[str]) -> str:
 def tokens_sha256(folder: Path) -> str:
     """Checksum of the tokens in a folder, from its meta data."""
     try:
-        return str(json.loads((folder / "meta.json").read_text())["tokens_sha256"])
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"data.tokens: {folder}/meta.json cannot be read; allowed: as `tokenize` writes it") from error
+        meta = json.loads((folder / "meta.json").read_text())
+        if min(int(meta[name]) for name in ("vocabulary", "train_tokens", "heldout_tokens")) < 2:
+            raise ValueError("too little text")
+        return str(meta["tokens_sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"data.tokens: {folder}/meta.json cannot be read; allowed: as `tokenize` writes it, from text enough"
+        ) from error
 
 
 def targets(node: Any) -> Iterator[str]:

@@ -48,7 +48,7 @@ class Ledger:
     def twin(self, run: Run) -> Record | None:
         """A finished record of the same identity elsewhere in the ledger, with its folder under `folder`."""
         for file in sorted(self.root.glob("*/*/*/seed-*/run.json")):
-            record = read(file.parent) if run.fingerprint in file.read_text() else None
+            record = read(file.parent) if run.fingerprint.encode() in file.read_bytes() else None
             if record and record["fingerprint"] == run.fingerprint and record["status"] in FINISHED:
                 return record | {"folder": file.parent}
         return None
@@ -97,6 +97,8 @@ class Ledger:
         _write(part / "run.json", _json(record))
         run.folder.parent.mkdir(parents=True, exist_ok=True)
         if run.folder.exists():
+            for kept in run.folder.glob("*.corrupt"):
+                os.replace(kept, part / kept.name)
             shutil.rmtree(run.folder)
         os.replace(part, run.folder)
 
