@@ -162,7 +162,7 @@ def test_plan_deletes_nothing(run: Command, project: Path) -> None:
 def test_what_cannot_be_done_here_is_told_before_training(
     run: Command, project: Path, arguments: list[str], says: str
 ) -> None:
-    found = run("ablations.train", *SMALL, *arguments)
+    found = run("ablations.train", *arguments, *SMALL)
     assert found.returncode == 2 and says in found.stderr and len(found.stderr.splitlines()) == 1, found.stderr
     assert records(project) == {}
 
