@@ -107,7 +107,8 @@ def test_no_write_permission_is_told_at_once(run: Command, project: Path) -> Non
         text=True,
     )
     assert found.returncode == 2 and len(found.stderr.splitlines()) == 1
-    assert "results cannot be written; allowed: a folder with write permission" in found.stderr
+    expected = "results cannot be written (Permission denied); allowed: a folder with write permission"
+    assert expected in found.stderr
 
 
 def test_a_full_disk_fails_the_run_and_keeps_what_is_finished(run: Command, project: Path, tmp_path: Path) -> None:
