@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ablations.data.coreference import ADJECTIVE, CROSSED, CROSSER, FIRST, REFERENT, SECOND, sentence
-from ablations.report.results import STALE
+from ablations.report.results import COUNTED
 from ablations.report.statistics import mean
 from ablations.report.table import Table, mean_cell
 from ablations.study.ledger import read
@@ -20,7 +20,7 @@ Maps = dict[str, Any]
 
 def attention_tables(runs: pd.DataFrame, chapter: dict[str, Any]) -> list[Table]:
     """The map of the two sentences averaged over heads, the same per head, and the rule over all adjectives."""
-    mine = runs[(runs["variant"] == MODEL) & runs["state"].isin(("done", STALE))]
+    mine = runs[(runs["variant"] == MODEL) & runs["state"].isin(COUNTED)]
     records = [read(folder) for folder in mine["folder"]]
     maps = [record["details"]["attention"] for record in records if record is not None]
     if not maps:

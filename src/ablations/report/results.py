@@ -11,6 +11,7 @@ from ablations.study.ledger import read
 
 MISSING = "not run"
 STALE = "older code"
+COUNTED = ("done", STALE)  # states whose numbers are averaged
 
 
 def load_plan(budget: str) -> dict[str, Any]:

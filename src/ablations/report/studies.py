@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.report.results import MISSING, STALE, load_history
+from ablations.report.results import COUNTED, MISSING, STALE, load_history
 from ablations.report.statistics import log_mean, mean
 from ablations.report.table import Table, caption_of, label_of, mean_cell
 
@@ -61,7 +61,7 @@ def collapse(study: Study, runs: pd.DataFrame, chapter: Chapter) -> Table:
     for variant, group in runs.groupby("variant", sort=False):
         row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}
         known = chapter.get("collapse", {}).get(variant, {})
-        histories = [load_history(folder) for folder in group.loc[group["state"].isin(("done", STALE)), "folder"]]
+        histories = [load_history(folder) for folder in group.loc[group["state"].isin(COUNTED), "folder"]]
         for probe in PROBES:
             for when, at in (("start", 0), ("end", -1)):
                 found = [float(h[f"block1/{probe}"].dropna().iloc[at]) for h in histories]
@@ -79,7 +79,7 @@ def by_seed(group: pd.DataFrame, metric: str) -> dict[int, float]:
     """The same by seed."""
     if metric not in group:
         return {}
-    good = group[group["state"].isin(("done", STALE)) & group[metric].notna()]
+    good = group[group["state"].isin(COUNTED) & group[metric].notna()]
     return dict(zip(good["seed"], good[metric].astype(float), strict=True))
 
 

@@ -41,7 +41,6 @@ class Post:
             "name": name,
             "state": "starting",
             "step": 0,
-            "resumed": 0,
             "steps": steps,
             "began": time.time(),
         }

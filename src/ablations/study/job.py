@@ -108,7 +108,7 @@ def _train(run: Run, ledger: Ledger, post: Post) -> None:
         outcome = _attempt(run, post, on_row)
         made = provenance(run.config, started, outcome.resumed_at)
         ledger.write(run, outcome.status, outcome.metrics, outcome.details, history_csv(outcome.history), made)
-        _forget_checkpoint(run)
+        (run.work / "last.ckpt").unlink(missing_ok=True)
     except Stopped as stop:
         mirror.finish(int(stop.code or 1))
         raise
@@ -135,10 +135,6 @@ def _attempt(run: Run, post: Post, on_row: Any) -> Any:
     except CorruptCheckpoint as error:
         print(f"warning: {run.name}: {one_line(error)}; trained anew", file=sys.stderr)
         return train(run.config, run.work, on_row, post.step)
-
-
-def _forget_checkpoint(run: Run) -> None:
-    (run.work / "last.ckpt").unlink(missing_ok=True)
 
 
 def _reason(error: BaseException) -> str:
