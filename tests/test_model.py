@@ -14,6 +14,7 @@ from ablations.model.language_model import LanguageModel
 from ablations.model.mixer.attention import Attention
 from ablations.model.mixer.average import Average
 from ablations.model.nothing import nothing
+from ablations.model.past import Past
 from ablations.model.position.alibi import ALiBi
 from ablations.model.position.base import Position
 from ablations.model.position.learned import Learned
@@ -45,6 +46,9 @@ MIXERS = {
     "head": functools.partial(Attention, heads=1),
     "head of another width": functools.partial(Attention, heads=1, d_k=24, scaled=False),
     "heads": functools.partial(Attention, heads=4, project=True),
+    "grouped": functools.partial(Attention, heads=4, kv_heads=2, project=True),
+    "multi-query": functools.partial(Attention, heads=4, kv_heads=1, project=True),
+    "in turn": [functools.partial(Attention, heads=4, project=True), Average],
 }
 POSITIONS = {
     "none": Position,
@@ -67,6 +71,42 @@ def test_causality_by_gradients(mixer: str, position: str, token: int) -> None:
     gradient_T = embedded[0].grad[0].abs().sum(dim=-1)  # type: ignore[index]
     assert (gradient_T[: token + 1] > 0).all()
     assert (gradient_T[token + 1 :] == 0).all()
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("pieces", [[1] * 12, [5, 1, 1, 5], [12]])
+def test_a_text_in_pieces_is_the_text_in_one(mixer: str, position: str, pieces: list[int]) -> None:
+    """With what is kept of the past, the next scores are those of reading everything again."""
+    model = language_model(mixer=MIXERS[mixer], position=POSITIONS[position])
+    tokens = torch.arange(24).view(2, 12)
+    pasts = [Past() for _ in model.blocks]
+    with torch.no_grad():
+        found = [model(piece, pasts) for piece in tokens.split(pieces, dim=1)]
+        torch.testing.assert_close(torch.cat(found, dim=1), model(tokens), atol=1e-5, rtol=1e-5)
+    assert [past.length for past in pasts] == [12, 12] and all(past.bytes > 0 for past in pasts)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_grouped_queries_are_the_librarys(kv_heads: int) -> None:
+    """`enable_gqa` of PyTorch on the same projections; with as many heads as queries, multi-head attention itself."""
+    torch.manual_seed(1)
+    grouped = Attention(32, heads=4, kv_heads=kv_heads, project=True)
+    x_BxTxD = torch.randn(2, 10, 32)
+    q, k, v = (
+        part.view(2, 10, -1, 8).transpose(1, 2)
+        for part in grouped.qkv(x_BxTxD).split([32, kv_heads * 8, kv_heads * 8], -1)
+    )
+    expected = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    expected = grouped.output(expected.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(grouped(x_BxTxD, NO_POSITION), expected)
+    torch.testing.assert_close(grouped.written_out(x_BxTxD, NO_POSITION), expected)
+    assert grouped.qkv.weight.numel() == 32 * (32 + 2 * kv_heads * 8)
+
+
+def test_blocks_take_mixers_in_turn() -> None:
+    model = language_model(blocks=3, mixer=MIXERS["in turn"])
+    assert [type(block.mixer) for block in model.blocks] == [Attention, Average, Attention]
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -221,6 +261,7 @@ def test_without_positions_attention_cannot_tell_order() -> None:
         (lambda: Attention(128, heads=3), "heads: 3 does not divide the width 128; allowed: 1, 2, 4, 8"),
         (lambda: Attention(128, heads=0), "heads: 0"),
         (lambda: Attention(128, d_k=0), "d_k: 0"),
+        (lambda: Attention(128, heads=4, kv_heads=3), "kv_heads: 3 does not divide the 4 heads; allowed: 1, 2, 4"),
         (lambda: Attention(128, heads=2, d_k=10, project=False), "project: false"),
         (lambda: Learned(8, 0), "length: 0"),
         (lambda: Sinusoidal(7), "width: 7"),

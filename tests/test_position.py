@@ -38,7 +38,7 @@ def test_alibi_slopes_are_the_papers() -> None:
     assert slopes(1) == [2.0**-8]
     assert slopes(12) == [2.0**-i for i in range(1, 9)] + [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]
     assert slopes(3) == [2.0**-4, 2.0**-8, 2.0**-2]
-    bias = ALiBi(8).bias(8, 5, torch.device("cpu"))
+    bias = ALiBi(8).bias(8, 5, 5, torch.device("cpu"))
     assert bias[0, 4].tolist() == [-2.0, -1.5, -1.0, -0.5, 0.0]
 
 

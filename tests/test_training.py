@@ -9,10 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ablations.model.language_model import LanguageModel
 from ablations.settings import InputError
+from ablations.training import CHECKPOINT
 from ablations.training.build import build_data, build_model, seeds
 from ablations.training.resume import CorruptCheckpoint, VerifiedCheckpointIO, usable
-from ablations.training.run import CHECKPOINT, WEIGHTS, Outcome, train
+from ablations.training.run import WEIGHTS, Outcome, train
 
 Config = dict[str, Any]
 
@@ -34,6 +36,7 @@ def config(small_tokens: Path) -> Config:
             "also_at": [24],
         },
         "model": {
+            "_target_": "ablations.model.language_model.LanguageModel",
             "blocks": 2,
             "width": 16,
             "residual": True,
@@ -143,8 +146,8 @@ def test_a_run_that_diverges_is_a_result(config: Config, tmp_path: Path) -> None
 def test_a_loss_that_is_no_number_is_divergence(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = F.cross_entropy
-    monkeypatch.setattr("ablations.training.module.F.cross_entropy", lambda *a, **k: real(*a, **k) * math.nan)
+    real = LanguageModel.loss
+    monkeypatch.setattr(LanguageModel, "loss", lambda *a: real(*a) * math.nan)
     outcome = train(config, tmp_path)
     assert outcome.status == "diverged" and outcome.metrics["steps"] == 1
 

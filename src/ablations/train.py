@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 import hydra
@@ -15,7 +16,7 @@ from hydra._internal.utils import get_args_parser
 from ablations.data.prepare import prepare
 from ablations.settings import CONF, ROOT, InputError, command
 from ablations.study import compose
-from ablations.study.board import Watch, places, told
+from ablations.study.board import Watch, broken, places, told
 from ablations.study.check import check
 from ablations.study.compose import Run
 from ablations.study.cost import cost
@@ -56,15 +57,28 @@ def main(arguments: list[str]) -> int:
     board = ROOT / ".work" / "board" / f"{os.getpid()}-{time.time_ns()}"
     os.environ["ABLATIONS_BOARD"] = str(board)
     costs, finished = _scope(runs, states, ledger)
-    code = 0
     with Watch(board, costs, finished):
-        try:
-            TASK()
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else 1
+        code = _launch()
+        while broken(
+            board
+        ):  # a worker was killed, and its pool with it: what was under way goes on from its checkpoint
+            code = _launch()
     judged = told(places(board), list(states), accept)
     shutil.rmtree(board, ignore_errors=True)
     return code or judged
+
+
+def _launch() -> int:
+    """Hydra's launcher over all jobs; those that have ended end again at once."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # else it prints what is to be told here
+    try:
+        TASK()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    except BrokenExecutor:
+        print("warning: a worker was killed; what was under way goes on from its last checkpoint", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from ablations.model.past import Past
 from ablations.model.position.base import Position
 
 PLACEMENTS = ("pre", "post", "none")
@@ -43,9 +44,10 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
         self.placement, self.residual = placement, residual
 
-    def forward(self, x_BxTxD: Tensor, position: Position) -> Tensor:
+    def forward(self, x_BxTxD: Tensor, position: Position, past: Past | None = None) -> Tensor:
+        """Output BxTxD; with a `past`, the positions at hand come after those that it keeps."""
         if self.mixer is not None:
-            x_BxTxD = self._sublayer(x_BxTxD, self.mixer, self.mixer_norm, position)
+            x_BxTxD = self._sublayer(x_BxTxD, self.mixer, self.mixer_norm, position, past)
         if self.feedforward is not None:
             x_BxTxD = self._sublayer(x_BxTxD, self.feedforward, self.feedforward_norm)
         return x_BxTxD
@@ -58,7 +60,7 @@ class Block(nn.Module):
         scores: tuple[Tensor, Tensor] = self.mixer.scores(seen_BxTxD, position)  # type: ignore[operator]
         return scores
 
-    def _sublayer(self, x_BxTxD: Tensor, f: Layer, norm: Layer, *rest: Position) -> Tensor:
+    def _sublayer(self, x_BxTxD: Tensor, f: Layer, norm: Layer, *rest: Position | Past | None) -> Tensor:
         out_BxTxD: Tensor = self.dropout(f(norm(x_BxTxD) if self.placement == "pre" else x_BxTxD, *rest))
         if self.residual:
             out_BxTxD = x_BxTxD + out_BxTxD

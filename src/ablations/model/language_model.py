@@ -1,11 +1,16 @@
 """Tokens in, scores of the next token out (chapter, sections A and F)."""
 
-from collections.abc import Callable, Iterable
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from torch import Tensor, nn
 
 from ablations.model.block import Block
+from ablations.model.loss import linear_cross_entropy
 from ablations.model.mixer.softmax import weights
+from ablations.model.past import Past
 from ablations.model.position.base import Position
 
 Factory = Callable[..., nn.Module | None]
@@ -19,7 +24,7 @@ class LanguageModel(nn.Module):
         width: D, of the embeddings.
         blocks: how many.
         position: builds the encoding from `width`.
-        mixer: builds a block's mixer from `width`, or None.
+        mixer: builds a block's mixer from `width`, or None; of several, block i takes the i-th, and so on in turn.
         feedforward: builds a block's feed-forward network from `width`, or None.
         norm: builds a normalisation layer from the width.
         placement: of the normalisation, see `Block`. `pre` has one more before the output.
@@ -36,7 +41,7 @@ class LanguageModel(nn.Module):
         width: int,
         blocks: int,
         position: Callable[..., Position],
-        mixer: Factory,
+        mixer: Factory | Sequence[Factory],
         feedforward: Factory,
         norm: Callable[[int], nn.Module],
         placement: str,
@@ -54,26 +59,41 @@ class LanguageModel(nn.Module):
         self.output = nn.Linear(width, vocabulary)
         self.position = position(width)
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
-        self.blocks: Iterable[Block] = nn.ModuleList(  # type: ignore[assignment]
+        mixers = mixer if isinstance(mixer, Sequence) else [mixer]
+        made = nn.ModuleList(
             Block(
-                mixer=lambda: mixer(width=width),
+                mixer=functools.partial(mixers[i % len(mixers)], width=width),
                 feedforward=lambda: feedforward(width=width),
                 norm=lambda: norm(width),
                 placement=placement,
                 residual=residual,
                 dropout=dropout,
             )
-            for _ in range(blocks)
+            for i in range(blocks)
         )
+        self.blocks = cast(Sequence[Block], made)
         self.norm = norm(width) if placement == "pre" else nn.Identity()
 
-    def forward(self, tokens_BxT: Tensor) -> Tensor:
-        """Scores of the next token at each position, BxTxV."""
-        x_BxTxD = self.dropout(self.position.embed(self.embedding(tokens_BxT)))
-        for block in self.blocks:
-            x_BxTxD = block(x_BxTxD, self.position)
-        logits_BxTxV: Tensor = self.output(self.norm(x_BxTxD))
+    def forward(self, tokens_BxT: Tensor, pasts: Sequence[Past] | None = None) -> Tensor:
+        """Scores of the next token at each position, BxTxV; with `pasts`, one per block, the text goes on from them."""
+        logits_BxTxV: Tensor = self.output(self.features(tokens_BxT, pasts))
         return logits_BxTxV
+
+    def features(self, tokens_BxT: Tensor, pasts: Sequence[Past] | None = None) -> Tensor:
+        """What the output layer gets, BxTxD."""
+        start = pasts[0].length if pasts else 0
+        x_BxTxD = self.dropout(self.position.embed(self.embedding(tokens_BxT), start))
+        for block, past in zip(self.blocks, pasts or itertools.repeat(None)):
+            x_BxTxD = block(x_BxTxD, self.position, past)
+        for past in pasts or ():
+            past.length += tokens_BxT.shape[1]
+        normed_BxTxD: Tensor = self.norm(x_BxTxD)
+        return normed_BxTxD
+
+    def loss(self, tokens_BxT: Tensor, targets_BxT: Tensor) -> Tensor:
+        """What training lowers: mean cross-entropy in nats of the targets that are not `IGNORED`."""
+        features_NxD = self.features(tokens_BxT).flatten(0, 1)
+        return linear_cross_entropy(features_NxD, self.output.weight, self.output.bias, targets_BxT.flatten())
 
     def scores(self, tokens_BxT: Tensor) -> list[tuple[Tensor, Tensor] | None]:
         """What each block's softmax sees: scores BxHxTxT and which are visible, TxT; None where it has none."""

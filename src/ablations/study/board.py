@@ -17,8 +17,9 @@ from rich.text import Text
 
 from ablations.study.cost import rate, remember, seconds
 
-ENDED = ("done", "diverged", "failed", "stopped", "kept")
+ENDED = ("done", "diverged", "failed", "stopped", "kept", "lost")
 GOOD = ("done", "kept")
+ATTEMPTS = 3  # times that a run whose process is killed is taken up by one command
 PATIENCE = 0.3  # seconds between two writes of a run's place on the board
 ENOUGH = 3.0  # seconds of training steps before their speed is believed
 PLAIN_EVERY = 15.0  # seconds between two lines where the output is no terminal
@@ -37,16 +38,27 @@ class Post:
 
     def __init__(self, folder: Path, name: str, steps: int) -> None:
         self.file = folder / "status.json"
+        self.earlier = _read(self.file) or {}
         self.place: Place = {
             "name": name,
             "state": "starting",
             "step": 0,
             "steps": steps,
             "began": time.time(),
+            "attempt": self.earlier.get("attempt", 0) + 1,
         }
         self._written = self._first = 0.0
         self._smooth: float | None = None
-        self.say()
+        if not self.ended:
+            self.say()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has nothing left to do: it ended before its pool broke, or was killed too often."""
+        if self.earlier and self.earlier["state"] not in ENDED and self.place["attempt"] > ATTEMPTS:
+            self.say(state="lost", message=f"its process was killed {ATTEMPTS} times; the next start goes on")
+            return True
+        return self.earlier.get("state") in ENDED
 
     def step(self, step: int, loss: float) -> None:
         """After each training step; the perplexity shown is that of a running mean of the loss."""
@@ -74,11 +86,23 @@ def places(board: Path) -> list[Place]:
     """All places on a board, in the order of their names."""
     found = []
     for file in board.rglob("status.json"):
-        try:
-            found.append(json.loads(file.read_text()))
-        except (OSError, ValueError):
-            continue  # written this moment
+        if (place := _read(file)) is not None:
+            found.append(place)
     return sorted(found, key=lambda place: place["name"])
+
+
+def _read(file: Path) -> Place | None:
+    try:
+        place: Place = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None  # not there, or written this moment
+    return place
+
+
+def broken(board: Path) -> bool:
+    """Whether jobs ended without a word, as when their worker is killed, and none was asked to stop."""
+    states = {place["state"] for place in places(board)}
+    return not states <= set(ENDED) and "stopped" not in states
 
 
 class Watch:
@@ -130,10 +154,9 @@ class Watch:
         for file in self.board.rglob("status.json"):
             if file in self._places and self._places[file]["state"] in ENDED:
                 continue
-            try:
-                place = self._places[file] = json.loads(file.read_text())
-            except (OSError, ValueError):
-                continue  # written this moment
+            if (place := _read(file)) is None:
+                continue
+            self._places[file] = place
             if place["state"] in ENDED:
                 self.console.print(Text(ended_line(place)))
 

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +22,8 @@ from ablations.study.ledger import FINISHED, Ledger, Row, history_csv, history_r
 from ablations.study.memory import keep_freed_memory
 from ablations.study.mirror import Mirror
 from ablations.study.provenance import commit, provenance
+from ablations.study.slots import place
+from ablations.training import CHECKPOINT
 
 
 class Stopped(SystemExit):
@@ -32,6 +35,8 @@ def job(config: DictConfig) -> None:
     hydra = HydraConfig.get()
     run = describe(config, hydra.runtime.choices, hydra.overrides.task)
     post = Post(Path(hydra.runtime.output_dir), run.name, run.config["steps"])
+    if post.ended:
+        return
     handle_signals()
     keep_freed_memory()
     try:
@@ -108,7 +113,7 @@ def _train(run: Run, ledger: Ledger, post: Post) -> None:
         outcome = _attempt(run, post, on_row)
         made = provenance(run.config, started, outcome.resumed_at)
         ledger.write(run, outcome.status, outcome.metrics, outcome.details, history_csv(outcome.history), made)
-        (run.work / "last.ckpt").unlink(missing_ok=True)
+        (run.work / CHECKPOINT).unlink(missing_ok=True)
     except Stopped as stop:
         mirror.finish(int(stop.code or 1))
         raise
@@ -130,11 +135,22 @@ def _attempt(run: Run, post: Post, on_row: Any) -> Any:
     from ablations.training.resume import CorruptCheckpoint
     from ablations.training.run import train
 
-    try:
-        return train(run.config, run.work, on_row, post.step)
-    except CorruptCheckpoint as error:
-        print(f"warning: {run.name}: {one_line(error)}; trained anew", file=sys.stderr)
-        return train(run.config, run.work, on_row, post.step)
+    with _gpu(run) as gpu:
+        try:
+            return train(run.config, run.work, on_row, post.step, gpu)
+        except CorruptCheckpoint as error:
+            print(f"warning: {run.name}: {one_line(error)}; trained anew", file=sys.stderr)
+            return train(run.config, run.work, on_row, post.step, gpu)
+
+
+def _gpu(run: Run) -> AbstractContextManager[int]:
+    """A place on a GPU, where the run wants one."""
+    runtime = run.config["runtime"]
+    if runtime["accelerator"] != "gpu":
+        return nullcontext(0)
+    import torch
+
+    return place(ROOT / runtime["work"] / "slots", torch.cuda.device_count(), runtime["slots"])
 
 
 def _reason(error: BaseException) -> str:

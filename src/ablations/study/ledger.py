@@ -17,6 +17,7 @@ from typing import Any
 from ablations.settings import ROOT
 from ablations.study.compose import Run
 from ablations.study.fingerprint import SHOW_AND_SPEED
+from ablations.training import CHECKPOINT
 
 Record = dict[str, Any]
 Row = dict[str, float | None]
@@ -41,7 +42,7 @@ class Ledger:
         record = read(run.folder)
         if record is not None and record["fingerprint"] == run.fingerprint:
             return str(record["status"])
-        if (run.work / "last.ckpt").exists():
+        if (run.work / CHECKPOINT).exists():
             return "begun"
         return "todo" if record is None else "stale"
 

@@ -14,6 +14,7 @@ from ablations.settings import ROOT, InputError, one_line
 
 Config = dict[str, Any]
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}  # ours, and Lightning's word for it
+PARTS = ("mixer", "position", "norm", "feedforward")
 TRUSTED = ("ablations.", "torch.nn.")
 
 
@@ -47,20 +48,26 @@ def build_model(config: Config, vocabulary: int, device: str = "cpu") -> Languag
     Raises:
         InputError: what a constructor refuses.
     """
-    model = dict(config["model"])
-    norm = dict(model.pop("norm"))
-    placement = norm.pop("placement")
-    for name in _parts(model):
-        model[name] = _named(f"model.{name}", _factory(f"model.{name}", model[name]))
-    model |= {"norm": _named("model.norm", _factory("model.norm", norm)), "placement": placement}
+    for name in PARTS:
+        if not isinstance(part := config["model"].get(name), dict):
+            raise InputError(f"model.{name}: {part}; allowed: an option of its group, given as model/{name}=<option>")
+    model = {name: _part(f"model.{name}", value) for name, value in config["model"].items() if name != "_target_"}
+    norm = dict(config["model"]["norm"])
+    model |= {"placement": norm.pop("placement"), "norm": _part("model.norm", norm)}
+    language_model = _factory("model", {"_target_": config["model"].get("_target_")})
     torch.default_generator.manual_seed(seeds(config["seed"])[0])
     with torch.device(device):
-        built: LanguageModel = _named("model", LanguageModel)(vocabulary, **model)
+        built: LanguageModel = _named("model", language_model)(vocabulary, **model)
     return built
 
 
-def _parts(model: Config) -> list[str]:
-    return [name for name, value in model.items() if isinstance(value, dict) and "_target_" in value]
+def _part(field: str, value: Any) -> Any:
+    """A setting as it is, a part's factory, or the factories of parts that take turns."""
+    if not isinstance(value, dict):
+        return value
+    if "_target_" in value:
+        return _named(field, _factory(field, value))
+    return [_part(f"{field}.{name}", part) for name, part in value.items()]
 
 
 def _factory(field: str, node: Config) -> Callable[..., Any]:

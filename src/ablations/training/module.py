@@ -4,7 +4,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ablations.data.interface import Data
@@ -37,7 +36,7 @@ class Training(pl.LightningModule):
             generator = torch.cuda.default_generators[self.device.index or 0]
         generator.manual_seed(self.seed * 1_000_003 + index)
         x_BxT, y_BxT = (tokens.to(self.device) for tokens in self.data.batch(index))
-        return F.cross_entropy(self.model(x_BxT).flatten(0, 1), y_BxT.flatten())
+        return self.model.loss(x_BxT, y_BxT)
 
     def configure_optimizers(self) -> Any:
         lr, betas = self.settings["lr"], tuple(self.settings["betas"])

@@ -54,7 +54,8 @@ def read_gradients(model: LanguageModel) -> dict[str, float]:
 
 
 def read_attention(model: LanguageModel, tokens_BxT: Tensor) -> dict[str, float]:
-    """`attention_statistics` of every block that attends, per head and averaged over its heads.
+    """`attention_statistics` of every block that attends, per head and averaged over its heads; and the `statistics`,
+    numbers by name, of any part that has some.
 
     The model is left as it was: no gradient, no dropout, no random number drawn.
     """
@@ -64,6 +65,9 @@ def read_attention(model: LanguageModel, tokens_BxT: Tensor) -> dict[str, float]
         seen = model.scores(tokens_BxT)
     model.train(was_training)
     reading: dict[str, float] = {}
+    for i, block in enumerate(model.blocks, start=1):
+        for part in block.modules():  # what a part tells of its last input
+            reading |= {f"block{i}/{name}": float(value) for name, value in getattr(part, "statistics", {}).items()}
     for i, scores in enumerate(seen, start=1):
         if scores is None:
             continue

@@ -12,12 +12,12 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
+from ablations.training import CHECKPOINT
 from ablations.training.build import PRECISIONS, Config, build_data, build_model, seeds
 from ablations.training.module import Steps, Training
 from ablations.training.record import Keeper, Recorder, Row
 from ablations.training.resume import VerifiedCheckpointIO, usable
 
-CHECKPOINT = "last.ckpt"
 WEIGHTS = "weights.pt"
 
 
@@ -37,6 +37,7 @@ def train(
     work: Path,
     on_row: Callable[[Row], None] = lambda row: None,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
+    gpu: int = 0,
 ) -> Outcome:
     """Trains a run, or goes on with it where `work` has its checkpoint.
 
@@ -45,6 +46,7 @@ def train(
         work: folder for its checkpoint and, in the end, its weights; it belongs to this run's identity alone.
         on_row: is given each row of the history when it is read (again, after a resume).
         on_step: is given the steps done and the last loss.
+        gpu: number of the one to use, where the accelerator is `gpu`.
 
     Raises:
         InputError: a config that cannot be built.
@@ -66,14 +68,14 @@ def train(
         on_row,
         on_step,
     )
-    trainer = _trainer(config, work, [recorder, Keeper(checkpoint, config["runtime"]["checkpoint_every"])])
+    trainer = _trainer(config, work, gpu, [recorder, Keeper(checkpoint, config["runtime"]["checkpoint_every"])])
     module.train()
     resumed_at = _fit(trainer, module, config["steps"], checkpoint if resume else None)
     metrics: dict[str, float | int | None] = {"parameters": parameters, "steps": trainer.global_step}
     details: dict[str, Any] = {}
     if recorder.diverged_at is None:
         module.eval()
-        module.to(_device(config))
+        module.to(f"cuda:{gpu}" if config["runtime"]["accelerator"] == "gpu" else "cpu")
         recorder.close(config["steps"], module)
         scores = data.evaluate(module.model, module.device)
         metrics |= {name: value if math.isfinite(value) else None for name, value in scores.items()}
@@ -91,17 +93,13 @@ def _fit(trainer: pl.Trainer, module: Training, steps: int, checkpoint: Path | N
     return at
 
 
-def _device(config: Config) -> torch.device:
-    return torch.device("cuda" if config["runtime"]["accelerator"] == "gpu" else "cpu")
-
-
-def _trainer(config: Config, work: Path, callbacks: list[Any]) -> pl.Trainer:
+def _trainer(config: Config, work: Path, gpu: int, callbacks: list[Any]) -> pl.Trainer:
     on_gpu = config["runtime"]["accelerator"] == "gpu"
     precision: Any = PRECISIONS[config["precision"]]
     return pl.Trainer(
         max_steps=config["steps"],
         accelerator=config["runtime"]["accelerator"],
-        devices=1,
+        devices=[gpu] if on_gpu else 1,
         precision=precision,
         gradient_clip_val=config["optimizer"]["clip"],
         deterministic=on_gpu,  # a processor's kernels are deterministic as they are

@@ -21,7 +21,7 @@ def slopes(heads: int) -> list[float]:
 class ALiBi(Position):
     """Lowers each score by slope x distance; nothing is added to the embeddings."""
 
-    def bias(self, heads: int, length: int, device: torch.device) -> Tensor:
-        t_T = torch.arange(length, device=device)
-        distance_TxT = (t_T[:, None] - t_T).abs()
-        return -torch.tensor(slopes(heads), device=device)[:, None, None] * distance_TxT
+    def bias(self, heads: int, queries: int, keys: int, device: torch.device) -> Tensor:
+        t_S = torch.arange(keys, device=device)
+        distance_TxS = (t_S[keys - queries :, None] - t_S).abs()
+        return -torch.tensor(slopes(heads), device=device)[:, None, None] * distance_TxS

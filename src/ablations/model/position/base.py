@@ -14,14 +14,14 @@ class Position(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
 
-    def embed(self, x_BxTxD: Tensor) -> Tensor:
-        """What goes into the first block, from the token embeddings."""
+    def embed(self, x_BxTxD: Tensor, start: int = 0) -> Tensor:
+        """What goes into the first block, from the token embeddings at positions `start` and on."""
         return x_BxTxD
 
-    def rotate(self, x_BxHxTxK: Tensor) -> Tensor:
-        """What enters the scores, from queries or keys at positions 0 to T - 1."""
+    def rotate(self, x_BxHxTxK: Tensor, start: int = 0) -> Tensor:
+        """What enters the scores, from queries or keys at positions `start` to `start` + T - 1."""
         return x_BxHxTxK
 
-    def bias(self, heads: int, length: int, device: torch.device) -> Tensor | None:
-        """What is added to the scores, HxTxT, or None."""
+    def bias(self, heads: int, queries: int, keys: int, device: torch.device) -> Tensor | None:
+        """What is added to the scores, HxTxS, or None. The T queries stand at the last of the S keys' positions."""
         return None

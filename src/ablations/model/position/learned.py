@@ -22,10 +22,11 @@ class Learned(Position):
             raise ValueError(f"length: {length}; allowed: at least 1")
         self.table = nn.Embedding(length, width)
 
-    def embed(self, x_BxTxD: Tensor) -> Tensor:
-        missing = x_BxTxD.shape[1] - len(self.table.weight)
-        rows_TxD = self.table.weight[: x_BxTxD.shape[1]]
+    def embed(self, x_BxTxD: Tensor, start: int = 0) -> Tensor:
+        end = start + x_BxTxD.shape[1]
+        missing = end - len(self.table.weight)
+        rows_SxD = self.table.weight[:end]
         if missing > 0:
-            untrained = torch.randn(missing, rows_TxD.shape[1], generator=torch.Generator().manual_seed(UNTRAINED))
-            rows_TxD = torch.cat((rows_TxD, untrained.to(rows_TxD)))
-        return x_BxTxD + rows_TxD
+            untrained = torch.randn(missing, rows_SxD.shape[1], generator=torch.Generator().manual_seed(UNTRAINED))
+            rows_SxD = torch.cat((rows_SxD, untrained.to(rows_SxD)))
+        return x_BxTxD + rows_SxD[start:]

@@ -21,14 +21,22 @@ class Rotary(Position):
             raise ValueError(f"base: {base}; allowed: above 1")
         self.base = base
 
-    def rotate(self, x_BxHxTxK: Tensor) -> Tensor:
+    def rates(self, d_k: int, length: int, device: torch.device) -> Tensor:
+        """Radians per position of each pair of columns, F = d_k / 2 of them, in a text of `length`."""
+        return self.base ** (-torch.arange(0, d_k, 2, device=device) / d_k)
+
+    def gain(self, length: int) -> float:
+        """What turned columns are multiplied by in a text of `length`."""
+        return 1.0
+
+    def rotate(self, x_BxHxTxK: Tensor, start: int = 0) -> Tensor:
         T, K = x_BxHxTxK.shape[-2:]
         if K % 2:
             raise ValueError(f"d_k: {K}; allowed: even, since columns are turned in pairs")
-        t_T = torch.arange(T, device=x_BxHxTxK.device)
-        rate_F = self.base ** (-torch.arange(0, K, 2, device=x_BxHxTxK.device) / K)
-        angle_TxF = t_T[:, None] * rate_F
-        cos_TxF, sin_TxF = angle_TxF.cos(), angle_TxF.sin()
+        t_T = torch.arange(start, start + T, device=x_BxHxTxK.device)
+        angle_TxF = t_T[:, None] * self.rates(K, start + T, x_BxHxTxK.device)
+        gain = self.gain(start + T)
+        cos_TxF, sin_TxF = angle_TxF.cos() * gain, angle_TxF.sin() * gain
         a_BxHxTxF, b_BxHxTxF = x_BxHxTxK[..., 0::2], x_BxHxTxK[..., 1::2]
         turned = (a_BxHxTxF * cos_TxF - b_BxHxTxF * sin_TxF, a_BxHxTxF * sin_TxF + b_BxHxTxF * cos_TxF)
         return torch.stack(turned, dim=-1).flatten(-2).to(x_BxHxTxK.dtype)

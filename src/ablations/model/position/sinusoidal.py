@@ -19,8 +19,8 @@ class Sinusoidal(Position):
             raise ValueError(f"width: {width}; allowed: an even width")
         self.width = width
 
-    def embed(self, x_BxTxD: Tensor) -> Tensor:
-        t_T = torch.arange(x_BxTxD.shape[1], device=x_BxTxD.device)
+    def embed(self, x_BxTxD: Tensor, start: int = 0) -> Tensor:
+        t_T = torch.arange(start, start + x_BxTxD.shape[1], device=x_BxTxD.device)
         even_F = torch.arange(0, self.width, 2, device=x_BxTxD.device)
         angle_TxF = t_T[:, None] / 10000.0 ** (even_F / self.width)
         waves_TxD = torch.stack((angle_TxF.sin(), angle_TxF.cos()), dim=-1).flatten(1)
