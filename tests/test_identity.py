@@ -161,7 +161,7 @@ def test_a_variant_file_that_is_none_is_told(run: Command, project: Path, text: 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[1]", "seeds: {", "studies: 5", "studies: depth", "studies: []", "studies: [depth, depth]"]
+    "text", ["", "[1]", "seeds: {", "studies: 5", "studies: depth", "studies: []", "studies: {depth: 0}", "seeds: x"]
 )
 def test_a_params_file_that_is_none_is_told(run: Command, project: Path, text: str) -> None:
     (project / "params.yaml").write_text(text)

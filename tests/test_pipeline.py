@@ -30,9 +30,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "mine.txt").write_text(TEXT)
     params = (root / "params.yaml").read_text()
     params = params.replace("path: null ", "path: mine.txt ").replace("vocabulary: 1024", "vocabulary: 300")
-    lines = [line for line in params.splitlines() if not line.startswith(("studies", "  sha256"))]
+    lines = [line for line in params.partition("studies:")[0].splitlines() if not line.startswith("  sha256")]
     lines.insert(lines.index("corpus:") + 1, "  sha256: null")
-    (root / "params.yaml").write_text("\n".join([*lines, f"studies: [{', '.join(STUDIES)}]", ""]))
+    (root / "params.yaml").write_text("\n".join([*lines, f"studies: {{{': 1, '.join(STUDIES)}: 1}}", ""]))
     for budget in ("chapter", "quick"):
         (root / f"conf/budget/{budget}.yaml").write_text(TINY.format(budget))
     git = ["git", "-c", "user.name=reader", "-c", "user.email=reader@example.org"]

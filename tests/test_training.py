@@ -106,7 +106,8 @@ def test_probing_changes_no_training_bit(config: Config, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("clip", [None, 0.05])
 def test_it_is_the_plain_loop(config: Config, tmp_path: Path, clip: float | None) -> None:
-    """Lightning's run against AdamW in a loop, in which nothing is ours but data and model."""
+    """Lightning's run against AdamW in a loop, in which nothing is ours but data and model: 200 steps, one loss."""
+    config["steps"] = 200
     config["model"]["dropout"] = config["model"]["mixer"]["dropout"] = 0.0
     config["optimizer"]["clip"] = clip
     outcome = train(config, tmp_path)
@@ -114,7 +115,7 @@ def test_it_is_the_plain_loop(config: Config, tmp_path: Path, clip: float | None
     model = build_model(config, data.vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses, norms = [], []
-    for i in range(30):
+    for i in range(200):
         for group in optimizer.param_groups:
             group["lr"] = 1e-3 * min(1, (i + 1) / 5)
         x, y = data.batch(i)
@@ -125,13 +126,13 @@ def test_it_is_the_plain_loop(config: Config, tmp_path: Path, clip: float | None
         optimizer.step()
         losses.append(loss.item())
     recorded = {row["step"]: row for row in outcome.history}
-    assert sorted(recorded) == [0, 10, 20, 30]
-    for step in (0, 10, 20):
+    assert sorted(recorded) == list(range(0, 201, 10))
+    for step in range(0, 200, 10):
         assert recorded[step]["train_loss"] == pytest.approx(losses[step], rel=1e-5)
         assert recorded[step]["gradient_norm"] == pytest.approx(norms[step], rel=1e-4)  # before clipping
     assert recorded[0]["lr"] == pytest.approx(2e-4) and recorded[10]["lr"] == pytest.approx(1e-3)
     for (name, a), b in zip(weights(tmp_path).items(), model.state_dict().values(), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4, msg=name)
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3, msg=name)
 
 
 def test_a_run_that_diverges_is_a_result(config: Config, tmp_path: Path) -> None:

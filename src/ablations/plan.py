@@ -1,4 +1,5 @@
-"""`python -m ablations.plan [study=NAME] [budget=NAME] [seeds=N] [format=json] [out=FOLDER]`: what would be trained.
+"""`python -m ablations.plan [study=NAME] [budget=NAME] [seeds=N] [format=json] [time=no] [out=FOLDER]`: what would be
+trained, and how long that takes here. The first time a few steps of each kind of run are timed, unless `time=no`.
 
 Stage `plan` of DVC writes one sorted JSON file per study into `out`: every run with its overrides and its identity.
 The stage that trains a study depends on its file alone, so an edit that changes no run trains nothing.
@@ -18,14 +19,14 @@ from ablations.measure.catalogue import MEASUREMENTS
 from ablations.settings import CONF, ROOT, InputError, command, parameters
 from ablations.study import compose
 from ablations.study.board import duration
-from ablations.study.check import check
 from ablations.study.compose import Run
-from ablations.study.cost import cost, rate, seconds
 from ablations.study.fingerprint import measurement_fingerprint
 from ablations.study.ledger import FINISHED, Ledger
+from ablations.study.planned import planned
 
-OPTIONS = ("study", "budget", "seeds", "format", "out")
+OPTIONS = ("study", "budget", "seeds", "format", "time", "out")
 FORMATS = ("table", "json")
+TIMES = ("yes", "no")
 
 
 @command
@@ -33,8 +34,7 @@ def main(arguments: list[str]) -> None:
     """Prints the plan, or writes it."""
     options = _options(arguments)
     prepare()
-    studies = [options["study"]] if "study" in options else list(parameters([]).studies)
-    runs = planned(studies, options["budget"], options["seeds"])
+    runs = planned(_seeds(options), options["budget"])
     if "out" in options:
         folder = ROOT / options["out"]
         _write(runs, folder)
@@ -46,12 +46,10 @@ def main(arguments: list[str]) -> None:
         | {"status": ledger.status(run)}
         for run, _ in runs
     ]
-    to_train = {
-        run.fingerprint: work for (run, work), row in zip(runs, rows, strict=True) if row["status"] not in FINISHED
-    }
-    ahead = seconds(to_train.values(), rate()) if to_train else 0.0
+    to_train = {run.fingerprint: run for (run, _), row in zip(runs, rows, strict=True) if row["status"] not in FINISHED}
+    ahead = _seconds(list(to_train.values())) if options["time"] == "yes" else None
     if options["format"] == "json":
-        print(json.dumps({"runs": rows, "seconds": round(ahead, 1)}, indent=1))
+        print(json.dumps({"runs": rows, "seconds": None if ahead is None else round(ahead, 1)}, indent=1))
         return
     table = Table("study", "variant", "seed", "status", "identity", box=None, header_style="bold")
     for row in rows:
@@ -59,27 +57,15 @@ def main(arguments: list[str]) -> None:
     console = Console(highlight=False)
     console.print(table)
     shared = len(rows) - len({row["fingerprint"] for row in rows})
-    left = f"{len(to_train)} to train, about {duration(ahead)} here" if to_train else "none to train"
+    here = f", about {duration(ahead)} here" if ahead else ""
+    left = f"{len(to_train)} to train{here}" if to_train else "none to train"
     console.print(f"{len(rows)} runs, {shared} of them the same as another; {left}")
 
 
-def planned(studies: list[str], budget: str, seeds: int) -> list[tuple[Run, float]]:
-    """All runs of the studies with their costs, checked.
+def _seconds(runs: list[Run]) -> float:
+    from ablations.study.calibrate import estimate
 
-    Raises:
-        InputError: an unknown study or budget, or a run that cannot be trained as it is.
-    """
-    runs = []
-    with compose.hydra():
-        for study in studies:
-            for variant in compose.variants(study):
-                for seed in range(seeds):
-                    run = compose.composed([f"variant={study}/{variant}", f"budget={budget}", f"seed={seed}"])
-                    try:
-                        runs.append((run, cost(run.config, check(run.config))))
-                    except InputError as error:
-                        raise InputError(f"{study}/{variant}: {error}") from error
-    return runs
+    return estimate(runs) if runs else 0.0
 
 
 def _write(runs: list[tuple[Run, float]], folder: Path) -> None:
@@ -120,20 +106,30 @@ def _study(name: str) -> dict[str, Any]:
 
 
 def _options(arguments: list[str]) -> dict[str, Any]:
-    options: dict[str, Any] = {"budget": "chapter", "seeds": None, "format": "table"}
+    options: dict[str, Any] = {"budget": "chapter", "seeds": None, "format": "table", "time": "yes"}
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or key not in OPTIONS:
             raise InputError(f"{argument}: not known; allowed: {', '.join(OPTIONS)} as key=value")
         options[key] = value
-    seeds = options["seeds"] if options["seeds"] is not None else parameters([]).seeds
-    if not re.fullmatch("[1-9][0-9]{0,5}", str(seeds)):
+    seeds = options["seeds"]
+    if seeds is not None and not re.fullmatch("[1-9][0-9]{0,5}", seeds):
         raise InputError(f"seeds: {seeds}; allowed: a whole number from 1")
     if options.get("out") == "" or (ROOT / options.get("out", "plans")).is_file():
         raise InputError(f"out: {options['out']}; allowed: a folder")
     if options["format"] not in FORMATS:
         raise InputError(f"format: {options['format']}; allowed: {', '.join(FORMATS)}")
-    return options | {"seeds": int(seeds)}
+    if options["time"] not in TIMES:
+        raise InputError(f"time: {options['time']}; allowed: {', '.join(TIMES)}")
+    return options
+
+
+def _seeds(options: dict[str, Any]) -> dict[str, int]:
+    """Runs per variant of each study asked for: as `params.yaml` says, or as the option does."""
+    params = parameters([])
+    names = [options["study"]] if "study" in options else list(params.studies)
+    asked = options["seeds"]
+    return {name: int(asked or max(params.seeds, params.studies.get(name, 1))) for name in names}
 
 
 if __name__ == "__main__":

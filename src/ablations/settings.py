@@ -15,7 +15,7 @@ ROOT = Path(os.environ.get("ABLATIONS_ROOT", Path(__file__).parents[2])).resolve
 CONF = ROOT / "conf"
 
 
-PARAMETERS = {"corpus": {"path": None, "sha256": None}, "tokenizer": {"vocabulary": 1024}, "seeds": 1, "studies": []}
+PARAMETERS = {"corpus": {"path": None, "sha256": None}, "tokenizer": {"vocabulary": 1024}, "seeds": 1, "studies": {}}
 
 
 class InputError(ValueError):
@@ -42,8 +42,11 @@ def parameters(overrides: list[str]) -> Any:
             raise
         raise InputError(f"params.yaml {' '.join(overrides)}: {one_line(error)}"[:400]) from error
     studies = params.studies
-    if not OmegaConf.is_list(studies) or not studies or len(set(studies)) < len(studies):
-        raise InputError(f"studies: {studies}; allowed: a list of different names of files in conf/study/")
+    if not OmegaConf.is_dict(studies) or not studies:
+        raise InputError(f"studies: {studies}; allowed: names of files in conf/study/, each with a number of seeds")
+    for name, least in {"seeds": params.seeds, **{f"studies.{name}": n for name, n in studies.items()}}.items():
+        if not isinstance(least, int) or isinstance(least, bool) or least < 1:
+            raise InputError(f"{name}: {least}; allowed: a whole number from 1")
     return params
 
 

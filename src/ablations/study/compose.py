@@ -79,6 +79,13 @@ def composed(overrides: Sequence[str]) -> Run:
         raise InputError(f"{' '.join(overrides)}: {one_line(error)}"[:400]) from error
 
 
+def with_seed(run: Run, seed: int) -> Run:
+    """The same run under another seed, which no other setting hangs on."""
+    config = {**run.config, "seed": seed}
+    enforce(config)
+    return dataclasses.replace(run, seed=seed, config=config, fingerprint=fingerprint(config))
+
+
 def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence[str]) -> Run:
     """The run of a composed config.
 

@@ -28,17 +28,22 @@ def commit() -> tuple[str | None, bool | None]:
     return head, not changes
 
 
-@functools.cache
 def processor() -> str:
     """The processor's own name, with its instruction set as torch uses it."""
     import torch
 
+    return f"{processor_model()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+@functools.cache
+def processor_model() -> str:
+    """The processor's own name."""
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         models = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         name = models[0] if models else name
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+    return name
 
 
 def provenance(config: dict[str, Any], started: datetime, resumed_at: int | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,12 @@ def _trainer(config: Config, work: Path, gpu: int, callbacks: list[Any]) -> pl.T
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
+
+
+def autocast(config: Config) -> AbstractContextManager[Any]:
+    """What the trainer wraps a step in."""
+    device = "cuda" if config["runtime"]["accelerator"] == "gpu" else "cpu"
+    return torch.autocast(device, torch.bfloat16) if config["precision"] == "bf16" else nullcontext()
 
 
 def _quiet() -> None:

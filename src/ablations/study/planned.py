@@ -1,0 +1,75 @@
+"""All runs of whole studies, composed and checked once for each state of configs, sources and tokens."""
+
+import functools
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ablations.settings import CONF, ROOT, InputError
+from ablations.study import compose
+from ablations.study.compose import Run
+
+KEPT = ROOT / ".work" / "plan"  # one file per budget and study
+
+
+def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
+    """All runs of the studies with their costs, checked; a study's value is its number of seeds.
+
+    Raises:
+        InputError: an unknown study or budget, or a run that cannot be trained as it is.
+    """
+    runs = []
+    for study, seeds in studies.items():
+        for run, work in _variants(study, budget):
+            runs += [(compose.with_seed(run, seed), work) for seed in range(seeds)]
+    return runs
+
+
+def _variants(study: str, budget: str) -> list[tuple[Run, float]]:
+    file = KEPT / f"{budget}-{study}.json"
+    try:
+        kept: dict[str, Any] = json.loads(file.read_text())
+        if kept["state"] == _state():
+            return [(Run(**run), work) for run, work in kept["runs"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not kept yet, or damaged: composed anew
+    runs = _composed(study, budget)
+    _keep(file, {"state": _state(), "runs": [(vars(run), work) for run, work in runs]})
+    return runs
+
+
+def _composed(study: str, budget: str) -> list[tuple[Run, float]]:
+    from ablations.study.check import check  # torch takes a second to import
+    from ablations.study.cost import cost
+
+    runs = []
+    with compose.hydra():
+        for variant in compose.variants(study):
+            run = compose.composed([f"variant={study}/{variant}", f"budget={budget}"])
+            try:
+                runs.append((run, cost(run.config, check(run.config))))
+            except InputError as error:
+                raise InputError(f"{study}/{variant}: {error}") from error
+    return runs
+
+
+@functools.cache
+def _state() -> str:
+    """A hash of all that a plan can hang on."""
+    files = [*CONF.rglob("*.yaml"), *Path(__file__).parents[1].rglob("*.py"), ROOT / "data" / "tokens" / "meta.json"]
+    state = hashlib.sha256(os.environ.get("LAUNCHER", "").encode())
+    for file in sorted(files):
+        state.update(f"{file}\0".encode() + file.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+def _keep(file: Path, content: dict[str, Any]) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(content))
+        os.replace(part, file)
+    except OSError:
+        return  # composed again the next time, nothing more
