@@ -6,13 +6,14 @@ PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export WANDB_SILENT := true
 
-.PHONY: help setup quick study lock test lint browse clean
+.PHONY: help setup quick study lock test lint bench browse clean
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
 	@echo "make quick    the whole pipeline at the quick budget: minutes"
 	@echo "make study    the full study at the chapter's budget: hours; goes on where it stopped"
 	@echo "make test     linters and tests"
+	@echo "make bench    how fast it is here, against bars: minutes"
 	@echo "make browse   wandb's terminal dashboard over all runs"
 
 setup: $(VENV)/.ready
@@ -60,6 +61,9 @@ lint: setup
 	@ruff format --check
 	@mypy
 	@hadolint Dockerfile
+
+bench: setup
+	@python -m ablations.bench
 
 browse: setup
 	@wandb leet wandb

@@ -23,7 +23,7 @@ def hold(folder: Path, gpus: int, slots: int, log: Any, seconds: float) -> None:
 
 
 def test_a_gpu_takes_as_many_runs_as_it_has_slots_and_no_more(tmp_path: Path) -> None:
-    """Seven processes, two GPUs of two places each: at most two at once on each, four in all, and all get their turn."""
+    """Seven processes, two GPUs of two places each: at most two at once on each, and all get their turn."""
     context = multiprocessing.get_context("fork")
     log: Any = context.Queue()
     processes = [context.Process(target=hold, args=(tmp_path, 2, 2, log, 0.5)) for _ in range(7)]

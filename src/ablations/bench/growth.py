@@ -12,7 +12,7 @@ from pathlib import Path
 from ablations.settings import ROOT
 from ablations.study import compose
 from ablations.study.compose import Run, with_seed
-from ablations.study.ledger import Ledger, history_csv
+from ablations.study.ledger import Ledger, Row, history_csv
 
 STUDY = "ladder"
 READINGS = 61  # rows of a history, as at the chapter's budget
@@ -27,7 +27,7 @@ def main(root: Path, runs: int) -> None:
     made = [with_seed(variant, seed) for seed in range(runs // len(variants)) for variant in variants]
     ledger = Ledger(root / "results")
     rows = [_planned(run, ledger, root) for run in made]
-    study = {"name": STUDY, "section": "F", "question": "?", "baseline": variants[0].variant}
+    study: dict[str, object] = {"name": STUDY, "section": "F", "question": "?", "baseline": variants[0].variant}
     study["rows"] = {run.variant: run.variant for run in variants}
     plan = root / "plans" / "chapter" / f"{STUDY}.json"
     plan.parent.mkdir(parents=True)
@@ -46,7 +46,9 @@ def _planned(run: Run, ledger: Ledger, root: Path) -> dict[str, object]:
     loss = 3.6 + 0.01 * math.sin(run.seed)
     metrics = {"heldout_perplexity": math.exp(loss), "train_perplexity": math.exp(loss - 0.5), "parameters": 477696}
     readings = {f"block1/{name}": 1.0 for name in ("entropy", "score_std", "saturated", "gradient_norm")}
-    history = [{"step": 50 * i, "train_loss": loss + 3 / (i + 1), "lr": 0.001, **readings} for i in range(READINGS)]
+    history: list[Row] = [
+        {"step": 50 * i, "train_loss": loss + 3 / (i + 1), "lr": 0.001, **readings} for i in range(READINGS)
+    ]
     ledger.write(run, "done", metrics, {}, history_csv(history), {"commit": None, "seconds": 1.0})
     folder = str(run.folder.relative_to(root / "results"))
     line = {"study": run.study, "variant": run.variant, "seed": run.seed, "fingerprint": run.fingerprint}
