@@ -119,7 +119,7 @@ def test_plan_shows_what_would_be_trained(run: Command, project: Path) -> None:
         ("depth", v, s, "todo") for v in ("one_block", "two_blocks") for s in (0, 1)
     ]
     assert found["seconds"] > 0 and all(re.fullmatch(r"[0-9a-f]{16}", r["fingerprint"]) for r in found["runs"])
-    table = run("ablations.plan", "study=depth", "budget=quick").stdout
+    table = run("ablations.plan", "study=depth", "budget=quick", "time=no").stdout
     assert "two_blocks" in table and "2 runs, 0 of them the same as another; 2 to train" in table
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import SMALL, Command, environment_of, records
@@ -62,6 +63,32 @@ def test_a_killed_run_is_begun_and_goes_on_to_the_same_bits(
     assert run("ablations.train", *LONG).returncode == 0
     for name in ("run.json", "history.csv"):
         assert (project / "results" / folder / name).read_bytes() == kept[name]
+
+
+def test_a_killed_worker_costs_no_other_run(run: Command, project: Path) -> None:
+    """One of two workers dies: its pool breaks, and all runs are finished by the same command, the same bits."""
+    small = [option for option in SMALL if not option.startswith(("steps", "model.width"))]
+    sweep = ("-m", "model.width=16,24", "seed=0,1", "steps=300", *small, "runtime.checkpoint_every=5")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablations.train", *sweep],
+        cwd=project,
+        env=environment_of(project, LAUNCHER="joblib"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    workers = [p for p in psutil.Process(process.pid).children() if "LokyProcess" in " ".join(p.cmdline())]
+    workers[0].kill()
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told
+    assert "warning: a worker was killed" in told and "Traceback" not in told
+    broken = {folder: record["digest"] for folder, record in records(project).items()}
+    shutil.rmtree(project / "results")
+    assert run("ablations.train", *sweep).returncode == 0
+    assert broken == {folder: record["digest"] for folder, record in records(project).items()} and len(broken) == 4
 
 
 def test_a_damaged_checkpoint_and_a_damaged_record_are_set_aside(

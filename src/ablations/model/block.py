@@ -47,7 +47,8 @@ class Block(nn.Module):
     def forward(self, x_BxTxD: Tensor, position: Position, past: Past | None = None) -> Tensor:
         """Output BxTxD; with a `past`, the positions at hand come after those that it keeps."""
         if self.mixer is not None:
-            x_BxTxD = self._sublayer(x_BxTxD, self.mixer, self.mixer_norm, position, past)
+            given = (position,) if past is None else (position, past)  # a mixer that only trains need not know of pasts
+            x_BxTxD = self._sublayer(x_BxTxD, self.mixer, self.mixer_norm, *given)
         if self.feedforward is not None:
             x_BxTxD = self._sublayer(x_BxTxD, self.feedforward, self.feedforward_norm)
         return x_BxTxD
@@ -60,7 +61,7 @@ class Block(nn.Module):
         scores: tuple[Tensor, Tensor] = self.mixer.scores(seen_BxTxD, position)  # type: ignore[operator]
         return scores
 
-    def _sublayer(self, x_BxTxD: Tensor, f: Layer, norm: Layer, *rest: Position | Past | None) -> Tensor:
+    def _sublayer(self, x_BxTxD: Tensor, f: Layer, norm: Layer, *rest: Position | Past) -> Tensor:
         out_BxTxD: Tensor = self.dropout(f(norm(x_BxTxD) if self.placement == "pre" else x_BxTxD, *rest))
         if self.residual:
             out_BxTxD = x_BxTxD + out_BxTxD
