@@ -132,7 +132,7 @@ def test_plan_shows_what_would_be_trained(run: Command, project: Path) -> None:
         (["format=xml"], "format: xml; allowed: table, json"),
         (["out="], "out: ; allowed: a folder"),
         (["seeds=²"], "seeds: ²; allowed: a whole number from 1"),
-        (["colour=red"], "colour=red: not known; allowed: study, budget, seeds, format, out"),
+        (["colour=red"], "colour=red: not known; allowed: study, budget, seeds, format, time, out"),
     ],
 )
 def test_plan_refuses_in_one_line(run: Command, arguments: list[str], says: str) -> None:
