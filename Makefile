@@ -6,12 +6,13 @@ PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export WANDB_SILENT := true
 
-.PHONY: help setup quick study lock test lint bench browse clean
+.PHONY: help setup quick study check lock test lint bench browse clean
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
 	@echo "make quick    the whole pipeline at the quick budget: minutes"
 	@echo "make study    the full study at the chapter's budget: hours; goes on where it stopped"
+	@echo "make check    the chapter's claims, judged on what was trained"
 	@echo "make test     linters and tests"
 	@echo "make bench    how fast it is here, against bars: minutes"
 	@echo "make browse   wandb's terminal dashboard over all runs"
@@ -25,6 +26,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 		'/^Collecting/ { printf "\r  fetched %d of %d packages", ++n, all; fflush() } \
 		/^Installing/ { print "\n  installing them"; fflush() }'
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@$(VENV)/bin/python -m ablations.report.plots_page .work/plots.html
 	@touch $@
 
 # The same stages from `plan` on, under another budget. They lie in an ignored folder and keep their lock there (which
@@ -52,6 +54,9 @@ lock:
 	@echo '# Exact versions of everything, made by `make lock` from pyproject.toml.' > requirements.lock
 	@.work/lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu//' >> requirements.lock
 	@rm -rf .work/lock
+
+check: setup
+	@python -m ablations.report.claims
 
 test: setup lint
 	@python -m pytest

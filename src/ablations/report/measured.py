@@ -16,6 +16,12 @@ def measured_tables(folder: Path, chapter: dict[str, Any]) -> list[Table]:
     return [_table(result, chapter.get(result["name"], {})) for result in results]
 
 
+def measured_rows(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """The same results by table and row key, as they were measured."""
+    results = [result for file in sorted(folder.glob("*.json")) for result in json.loads(file.read_text())]
+    return {r["name"]: {row["variant"]: row for row in r["rows"] if "variant" in row} for r in results}
+
+
 def _table(result: dict[str, Any], known: dict[str, Any]) -> Table:
     stated = {column for figures in known.values() for column in figures}
     rows = []

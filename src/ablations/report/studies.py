@@ -3,16 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ablations.report.results import COUNTED, MISSING, STALE, load_history
-from ablations.report.statistics import log_mean, mean
+from ablations.report.statistics import holm, log_mean, mean, p_value, paired
 from ablations.report.table import Table, caption_of, label_of, mean_cell
 
 Study = dict[str, Any]
 Chapter = dict[str, Any]
 Builder = Callable[[Study, pd.DataFrame, Chapter], list[Table]]
 
+PERPLEXITY = "heldout_perplexity"
 PROBES = ("score_std", "entropy", "saturated")
 WINDOWS = ("heldout_perplexity", "heldout_perplexity_at_128", "heldout_perplexity_at_256")
 CORRECT = ("accuracy", "accuracy_vocabulary", "wrong_noun")
@@ -97,7 +99,48 @@ def _per_variant(study: Study, runs: pd.DataFrame, chapter: Chapter, metrics: di
         for metric, averaged in metrics.items():
             known = chapter.get(metric, {}).get(study["name"], {}).get(variant)
             row |= mean_cell(metric, averaged(values(group, metric)), known)
+        row |= _against(study, runs, str(variant))
         counted = group["parameters"].dropna().tolist() if "parameters" in group else []
         row["parameters"] = int(counted[0]) if counted else None
         rows.append(row | {"note": note(group)})
-    return Table(study["name"], caption_of(study), pd.DataFrame(rows))
+    frame = pd.DataFrame(rows)
+    p_values = holm([p_value(paired(*_compared(study, runs, str(variant)))) for variant in frame["variant"]])
+    if any(p == p for p in p_values):
+        frame.insert(frame.columns.get_loc("parameters"), "p_holm", p_values)  # type: ignore[arg-type]
+    return Table(study["name"], caption_of(study), frame, noise_floor(study, runs))
+
+
+def noise_floor(study: Study, runs: pd.DataFrame) -> str:
+    """What a difference is to be held against: how far the baseline's own runs lie apart."""
+    baseline = str(study.get("baseline", ""))
+    found = values(runs[runs["variant"] == baseline], PERPLEXITY)
+    if len(found) < 2:
+        return (
+            f"Noise floor: not known, since {len(found) or 'no'} run of the baseline shows no spread."
+            if baseline
+            else ""
+        )
+    spread = float(np.std(found, ddof=1))
+    return (
+        f"Noise floor: {spread:.2f}, the standard deviation of held-out perplexity over {len(found)} seeds of the "
+        f"baseline ({label_of(study, baseline)})."
+    )
+
+
+def _against(study: Study, runs: pd.DataFrame, variant: str) -> dict[str, Any]:
+    """Held-out perplexity less that of the baseline or, in a study that adds piece by piece, of the row above."""
+    return mean_cell(f"difference_from_{_reference(study)}", mean(paired(*_compared(study, runs, variant))))
+
+
+def _reference(study: Study) -> str:
+    return "row_above" if study.get("compare") == "row_above" else "baseline"
+
+
+def _compared(study: Study, runs: pd.DataFrame, variant: str) -> tuple[dict[int, float], dict[int, float]]:
+    """The variant's values by seed, and those of what it is compared with; the latter empty where it is the first."""
+    names = [str(name) for name in runs["variant"].unique()]
+    other = study.get("baseline")
+    if _reference(study) == "row_above":
+        other = dict(zip(names[1:], names)).get(variant)
+    of = {name: by_seed(runs[runs["variant"] == name], PERPLEXITY) for name in (variant, other)}
+    return of[variant], {} if other == variant else of[other]

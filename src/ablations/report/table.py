@@ -13,12 +13,13 @@ from ablations.report.statistics import Mean
 @dataclasses.dataclass(frozen=True)
 class Table:
     """Columns `row` (a label), `variant` (a key), then figures. A mean is followed by its `_n`, `_low` and `_high`
-    columns, and the chapter's figure, where it has one for any row, by `_chapter`.
+    columns, and the chapter's figure, where it has one for any row, by `_chapter`. `remark` is said below the table.
     """
 
     name: str
     caption: str
     frame: pd.DataFrame
+    remark: str = ""
 
 
 def mean_cell(name: str, found: Mean, known: float | None = None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import shutil
 import sys
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from ablations.report.maps import attention_tables
@@ -15,10 +16,8 @@ from ablations.report.write import write
 from ablations.settings import CONF, ROOT, InputError, command, one_line
 
 
-def build(budget: str, chapter: dict[str, Any]) -> list[Table]:
+def build(plan: dict[str, Any], runs: pd.DataFrame, budget: str, chapter: dict[str, Any]) -> list[Table]:
     """All tables of a budget: those of its studies, then those of its measurements, by section."""
-    plan = load_plan(budget)
-    runs = load_runs(plan, ROOT / "results")
     tables: list[Table] = []
     for name, study in plan.items():
         mine = runs[runs["study"] == name]
@@ -52,7 +51,8 @@ def main(arguments: list[str]) -> None:
         key, _, budget = argument.partition("=")
         if key != "budget":
             raise InputError(f"{argument}: not known; allowed: budget=NAME")
-    tables = build(budget, load_chapter())
+    plan = load_plan(budget)
+    tables = build(plan, load_runs(plan, ROOT / "results"), budget, load_chapter())
     folder = ROOT / "reports" / budget / "tables"
     shutil.rmtree(folder, ignore_errors=True)
     texts = [write(table, budget, folder) for table in tables]

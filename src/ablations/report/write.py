@@ -17,13 +17,14 @@ def write(table: Table, budget: str, folder: Path) -> str:
     shown = readable(table.frame)
     caption = f"{table.caption} {reading(table.frame, budget)}".strip()
     text = f"**{caption}**\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
+    text += f"\n{table.remark}\n" if table.remark else ""
     latex = shown.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
     table.frame.to_csv(folder / f"{table.name}.csv", index=False)
     (folder / f"{table.name}.md").write_text(text)
     (folder / f"{table.name}.tex").write_text(
         latex.to_latex(
             hrules=True,
-            caption=_latex_text(caption),
+            caption=_latex_text(" ".join(filter(None, (f"{caption}.", table.remark))) if table.remark else caption),
             label=f"tab:{table.name}",
             position_float="centering",
             column_format="l" + "r" * (len(shown.columns) - 1),

@@ -200,4 +200,4 @@ def _siblings(field: str) -> str:
     selected = OmegaConf.select(node, parent, default=None) if parent else node
     if not isinstance(selected, DictConfig):
         return f"the keys of conf/config.yaml: {', '.join(str(key) for key in node)}"
-    return ", ".join(f"{parent}.{key!s}".lstrip(".") for key in selected)
+    return ", ".join(f"{parent}.{key!s}".lstrip(".") for key in selected if not str(key).startswith("_"))
