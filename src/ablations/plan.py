@@ -16,13 +16,13 @@ from rich.table import Table
 
 from ablations.data.prepare import prepare
 from ablations.measure.catalogue import MEASUREMENTS
-from ablations.settings import CONF, ROOT, InputError, command, parameters
+from ablations.settings import ROOT, InputError, command, parameters
 from ablations.study import compose
 from ablations.study.board import duration
 from ablations.study.compose import Run
 from ablations.study.fingerprint import measurement_fingerprint
 from ablations.study.ledger import FINISHED, Ledger
-from ablations.study.planned import planned
+from ablations.study.planned import as_plan, planned
 
 OPTIONS = ("study", "budget", "seeds", "format", "time", "out")
 FORMATS = ("table", "json")
@@ -70,22 +70,8 @@ def _seconds(runs: list[Run]) -> float:
 
 def _write(runs: list[tuple[Run, float]], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    by_study: dict[str, list[dict[str, Any]]] = {}
-    for run, work in runs:
-        by_study.setdefault(run.study, []).append(
-            {
-                "study": run.study,
-                "variant": run.variant,
-                "seed": run.seed,
-                "overrides": [f"variant={run.study}/{run.variant}", f"budget={run.budget}", f"seed={run.seed}"],
-                "fingerprint": run.fingerprint,
-                "folder": str(run.folder.relative_to(ROOT / run.config["runtime"]["results"])),
-                "cost": round(work, 3),
-            }
-        )
-    for study, rows in by_study.items():
-        text = json.dumps({"study": _study(study), "runs": rows}, indent=1, sort_keys=True) + "\n"
-        (folder / f"{study}.json").write_text(text)
+    for study, content in as_plan(runs).items():
+        (folder / f"{study}.json").write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
 def _write_measurements(budget: str, folder: Path) -> None:
@@ -96,13 +82,6 @@ def _write_measurements(budget: str, folder: Path) -> None:
             runs = [compose.composed([f"variant={v}", f"budget={budget}"]).fingerprint for v in variants]
             identity = {"name": name, "fingerprint": measurement_fingerprint(module, runs)}
             (folder / f"{name}.json").write_text(json.dumps(identity, indent=1, sort_keys=True) + "\n")
-
-
-def _study(name: str) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-
-    node: Any = OmegaConf.to_container(OmegaConf.load(CONF / "study" / f"{name}.yaml"))
-    return dict(node.get("study") or {})
 
 
 def _options(arguments: list[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from ablations.measure.result import Result
 from ablations.model.mixer.attention import Attention
 from ablations.model.position.base import Position
+from ablations.study.memory import keep_freed_memory
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else torch's profiler tells each start and stop of its own
 
@@ -91,6 +92,7 @@ def measure(device: str = "cpu", sizes: tuple[int, ...] = SIZES) -> list[Result]
     """Per size and kind: time, that of the projections alone, bytes of the matrix, peak bytes; fitted exponents."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    keep_freed_memory()  # else the system clears gigabytes anew in each call, and that is timed
     with torch.device(device), torch.no_grad():
         attention, position = Attention(WIDTH, heads=HEADS, project=True), Position(WIDTH)
         weights = sum(p.numel() * p.element_size() for p in attention.parameters())

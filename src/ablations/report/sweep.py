@@ -72,15 +72,16 @@ def load(budget: str, pattern: str) -> tuple[dict[str, Any], pd.DataFrame]:
             f"match: {pattern} fits no sweep at budget {budget}; allowed: {', '.join(found[:8]) or 'none yet'}"
         )
     named = labels(configs)
-    runs = pd.DataFrame(rows).sort_values(["variant", "seed"], key=lambda c: c.map(lambda v: _natural(named.get(v, v))))
+    ordered = sorted(rows, key=lambda row: (_natural(named[str(row["variant"])]), int(row["seed"])))
+    runs = pd.DataFrame(ordered)
     first = str(runs["variant"].iloc[0])
     study = {"name": SWEEP, "section": "", "question": f"A sweep by hand: {len(named)} settings", "baseline": first}
     return study | {"rows": {name: named[name] for name in runs["variant"].unique()}}, runs
 
 
-def _natural(value: Any) -> Any:
+def _natural(label: str) -> list[str]:
     """Sorts `d_k=32` before `d_k=256`."""
-    return [(part.zfill(12) if part.isdigit() else part) for part in re.split(r"(\d+)", str(value))]
+    return [part.zfill(12) if part.isdigit() else part for part in re.split(r"(\d+)", label)]
 
 
 @command

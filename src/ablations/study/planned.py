@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from ablations.settings import CONF, ROOT, InputError
 from ablations.study import compose
 from ablations.study.compose import Run
@@ -25,6 +27,25 @@ def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
         for run, work in _variants(study, budget):
             runs += [(compose.with_seed(run, seed), work) for seed in range(seeds)]
     return runs
+
+
+def as_plan(runs: list[tuple[Run, float]]) -> dict[str, dict[str, Any]]:
+    """The runs by study, as they are written to `plans/`: `study`, its file's text, and `runs`, one line each."""
+    plan: dict[str, dict[str, Any]] = {}
+    for run, work in runs:
+        lines = plan.setdefault(run.study, {"study": _text(run.study), "runs": []})["runs"]
+        results = ROOT / str(run.config["runtime"]["results"])
+        lines.append(
+            {name: getattr(run, name) for name in ("study", "variant", "seed", "fingerprint")}
+            | {"overrides": [f"variant={run.study}/{run.variant}", f"budget={run.budget}", f"seed={run.seed}"]}
+            | {"folder": str(run.folder.relative_to(results)), "cost": round(work, 3)}
+        )
+    return plan
+
+
+def _text(study: str) -> dict[str, Any]:
+    node: Any = OmegaConf.to_container(OmegaConf.load(CONF / "study" / f"{study}.yaml"))
+    return dict(node.get("study") or {})
 
 
 def _variants(study: str, budget: str) -> list[tuple[Run, float]]:
