@@ -40,11 +40,13 @@ quick: setup
 	@DVC_GLOBAL_CONFIG_DIR=$(CURDIR)/.work/dvc dvc repro --keep-going .work/quick/dvc.yaml || \
 		{ python -m ablations.report.tables budget=quick && cat reports/quick/tables/README.md; exit 1; }
 	@cat reports/quick/tables/README.md
+	@echo "all of it on one page, with charts: reports/quick/index.html"
 
 study: setup
 	@dvc repro --keep-going || \
 		{ python -m ablations.report.tables && cat reports/chapter/tables/README.md; exit 1; }
 	@cat reports/chapter/tables/README.md
+	@echo "all of it on one page, with charts: reports/chapter/index.html"
 
 # Exact versions, from an environment of their own. torch first: its processor build is the one to freeze.
 lock:

@@ -96,6 +96,38 @@ def test_gains_are_paired_by_seed() -> None:
     assert table.frame["note"].tolist() == ["1 of 6 diverged"]
 
 
+@pytest.mark.parametrize(
+    ("shift", "says"),
+    [
+        ([0.01, 0.02, 0.0], "bfloat16 may be recommended: the interval excludes a loss of 0.40"),
+        ([2.0, 2.1, 1.9], "bfloat16 may not be recommended: it loses more than 0.40"),
+        ([0.3, 1.3, -0.9], "not decided: its loss is 0.23"),
+        ([0.0], "not decided: that takes an interval"),
+    ],
+)
+def test_bfloat16_is_recommended_by_its_interval(shift: list[float], says: str) -> None:
+    found = runs(fp32=[("done", 40.0) for _ in shift], bf16=[("done", 40.0 + s) for s in shift])
+    study = STUDY | {"name": "precision", "baseline": "fp32"}
+    (table,) = studies.study_tables(study, found, {})
+    assert says in table.remark
+
+
+def test_differences_are_paired_and_held_against_the_noise() -> None:
+    """Against the baseline, or row by row; Holm over the rows; the spread of the baseline's own runs beside it."""
+    found = runs(
+        a=[("done", 40.0), ("done", 42.0)], b=[("done", 39.0), ("done", 41.2)], c=[("done", 30.0), ("done", 31.0)]
+    )
+    (table,) = studies.perplexities(STUDY | {"baseline": "a"}, found, {})
+    frame = table.frame.set_index("variant")
+    assert frame["difference_from_baseline"].tolist()[1:] == pytest.approx([-0.9, -10.5])
+    assert math.isnan(frame["difference_from_baseline"].iloc[0])
+    p = [stats.ttest_rel([40.0, 42.0], other).pvalue for other in ([39.0, 41.2], [30.0, 31.0])]
+    assert frame["p_holm"].tolist()[1:] == pytest.approx([max(p[0], 2 * min(p)), 2 * min(p)])
+    assert table.remark.startswith(f"Noise floor: {math.sqrt(2):.2f}, the standard deviation")
+    (table,) = studies.perplexities(STUDY | {"baseline": "a", "compare": "row_above"}, found, {})
+    assert table.frame["difference_from_row_above"].tolist()[1:] == pytest.approx([-0.9, -9.6])
+
+
 def table() -> Table:
     rows = [
         {"row": "a & b_c", "variant": "ab", **mean_cell("ppl", mean([39.0, 40.0, 41.0]), 38.07), "parameters": 477_696},

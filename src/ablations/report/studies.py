@@ -1,5 +1,7 @@
 """Tables of trained runs: one per study, and what goes on inside the heads."""
 
+import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ Study = dict[str, Any]
 Chapter = dict[str, Any]
 Builder = Callable[[Study, pd.DataFrame, Chapter], list[Table]]
 
+TOLERATED = 0.01  # share of its perplexity that a recommendation may cost
 PERPLEXITY = "heldout_perplexity"
 PROBES = ("score_std", "entropy", "saturated")
 WINDOWS = ("heldout_perplexity", "heldout_perplexity_at_128", "heldout_perplexity_at_256")
@@ -22,7 +25,12 @@ CORRECT = ("accuracy", "accuracy_vocabulary", "wrong_noun")
 
 def study_tables(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """The tables of one study; a study that is not the chapter's gets perplexities per variant."""
-    builders: dict[str, Builder] = {"scale": scale, "position": position, "coreference": coreference}
+    builders: dict[str, Builder] = {
+        "scale": scale,
+        "position": position,
+        "coreference": coreference,
+        "precision": precision,
+    }
     return builders.get(study["name"], perplexities)(study, runs, chapter)
 
 
@@ -39,6 +47,25 @@ def position(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
 def coreference(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Shares of held-out sentences: right between the two nouns, right over all words, the pair's other noun named."""
     return [_per_variant(study, runs, chapter, dict.fromkeys(CORRECT, mean))]
+
+
+def precision(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Perplexities, and whether bfloat16 may be recommended: no loss of a hundredth within the interval."""
+    (table,) = perplexities(study, runs, chapter)
+    full, half = (by_seed(runs[runs["variant"] == name], PERPLEXITY) for name in ("fp32", "bf16"))
+    loss, _, low, high = mean(paired(half, full))
+    bound = TOLERATED * log_mean(list(full.values())).mean
+    if math.isnan(high):
+        said = "Whether bfloat16 may be recommended is not decided: that takes an interval."
+    elif high <= bound:
+        said = (
+            f"bfloat16 may be recommended: the interval excludes a loss of {bound:.2f}, a hundredth of the perplexity."
+        )
+    elif low > bound:
+        said = f"bfloat16 may not be recommended: it loses more than {bound:.2f}, a hundredth of the perplexity."
+    else:
+        said = f"Whether bfloat16 may be recommended is not decided: its loss is {loss:.2f}, and up to {high:.2f} fits."
+    return [dataclasses.replace(table, remark=f"{table.remark} {said}")]
 
 
 def scale(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
