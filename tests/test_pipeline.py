@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ablations.report import plots_page
 from tests.conftest import PROJECT, TEXT, environment_of
 
 TINY = "# @package _global_\nbudget: {}\nlengths: {{long: 6, short: 5, deep: 2, warmup: 2, probe: 3}}\n"
@@ -136,6 +137,52 @@ def test_a_seed_more_trains_only_the_new_runs(repository: Path) -> None:
     assert (table["heldout_perplexity_high"] > table["heldout_perplexity"]).all()
 
 
+def test_dvc_shows_something_useful_and_asks_no_network(repository: Path) -> None:
+    def dvc(*arguments: str) -> str:
+        environment = environment_of(repository)
+        done = subprocess.run(["dvc", *arguments], cwd=repository, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    plots_page.main(repository / ".work" / "plots.html")
+    shown = json.loads(dvc("metrics", "show", "--json"))[""]["data"]["reports/chapter/metrics.json"]["data"]
+    table = pd.read_csv(repository / "reports/chapter/tables/ladder.csv").set_index("variant")
+    assert shown["ladder"]["layer_norm"] == pytest.approx(table.loc["layer_norm", "heldout_perplexity"], abs=1e-4)
+    assert "claims.INCONCLUSIVE" in dvc("metrics", "diff", "--all")
+    assert "ladder.layer_norm" in dvc("exp", "show", "--csv")
+    page = repository / "plots"
+    dvc("plots", "show", "-o", str(page))
+    html = (page / "index.html").read_text()
+    assert 'src="http' not in html and "vegaEmbed" in html and "one head of width 128" in html
+    shutil.rmtree(page)
+
+
+def test_a_study_of_ones_own_takes_no_python(repository: Path) -> None:
+    """A study file, two variant files, a line in params.yaml: a table, a section of the page, charts, three seeds."""
+    before = times(repository)
+    for file, text in OWN.items():
+        (repository / "conf" / file).parent.mkdir(exist_ok=True)
+        (repository / "conf" / file).write_text(f"# @package _global_\n{text}")
+    params = repository / "params.yaml"
+    params.write_text(params.read_text().replace("scale: 1}", "scale: 1, mine: 3}"))
+    repro(repository)
+    after = times(repository)
+    assert {file: after[file] for file in before} == before and len(after) == len(before) + 6
+    table = pd.read_csv(repository / "reports/chapter/tables/mine.csv")
+    assert table["row"].tolist() == ["narrow", "wide"] and (table["heldout_perplexity_n"] == 3).all()
+    assert table["difference_from_baseline_low"].notna().tolist() == [False, True] and "p_holm" in table
+    page = (repository / "reports/chapter/index.html").read_text()
+    assert "How wide?" in page and "mine_rows" in page and "mine_training" in page
+    assert (repository / "reports/chapter/figures/mine_rows.svg").exists()
+
+
+OWN = {
+    "study/mine.yaml": "study: {name: mine, question: How wide?, baseline: narrow, rows: {narrow: narrow, wide: wide}}",
+    "variant/mine/narrow.yaml": "defaults: [/study/mine, _self_]\nmodel: {width: 16}\n",
+    "variant/mine/wide.yaml": "defaults: [/study/mine, _self_]\nmodel: {width: 32}\n",
+}
+
+
 def test_another_budget_leaves_the_repository_as_it_was(repository: Path) -> None:
     """`make quick`, with an environment that is set up already."""
     subprocess.run(["git", "add", "--all"], cwd=repository, check=True)
@@ -151,7 +198,7 @@ def test_another_budget_leaves_the_repository_as_it_was(repository: Path) -> Non
         )  # fmt: skip
         assert made.returncode == 0, made.stdout + made.stderr
         said.append(made.stdout + made.stderr)
-    assert len(results(repository, "quick")) == 2 * 2 * 17
+    assert len(results(repository, "quick")) == 2 * (2 * 17 + 3 * 2)
     assert "layer_norm" in said[0] and "+ LayerNorm" in said[0] and "quick budget; n = 2; [95 % interval]" in said[0]
     assert "up to date" in said[1] and "Running stage" not in said[1] and "quick budget" in said[1]
     after = subprocess.run(["git", "status", "--short"], cwd=repository, capture_output=True, text=True).stdout

@@ -38,10 +38,12 @@ def origins(runs: pd.DataFrame) -> list[tuple[str, str]]:
 def _made(folder: Path) -> dict[str, Any] | None:
     """A run's provenance, or that of the run it was copied from."""
     try:
-        record: dict[str, Any] = json.loads((folder / "provenance.json").read_text())
+        record: dict[str, Any] | None = json.loads((folder / "provenance.json").read_text())
     except (OSError, ValueError):
         return None
-    return record.get("made") if "copied_from" in record else record
+    while record and "copied_from" in record:  # a copy may have been copied again
+        record = record.get("made")
+    return record
 
 
 def _tree(clean: bool | None) -> str:

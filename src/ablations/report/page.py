@@ -87,9 +87,9 @@ def draw(charts: list[Chart], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for chart in charts:
-        (folder / f"{chart.name}.svg").write_text(vl_convert.vegalite_to_svg(chart.spec))
-        spec = chart.spec | {"background": "white"}
-        (folder / f"{chart.name}.png").write_bytes(vl_convert.vegalite_to_png(spec, scale=SCALE))
+        svg = vl_convert.vegalite_to_svg(chart.spec | {"background": "white"})
+        (folder / f"{chart.name}.svg").write_text(svg)
+        (folder / f"{chart.name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=SCALE))
 
 
 def _metrics(plan: dict[str, Any], runs: pd.DataFrame, found: list[Claim]) -> dict[str, Any]:
