@@ -54,7 +54,8 @@ def rows_with_intervals(study: Study, tables: dict[str, Table]) -> Chart | None:
     labels = base.mark_text(align="left", dy=-13, fontSize=12).encode(x=alt.value(2), text="row")
     layers = [labels, *([interval] if data["low"].notna().any() else []), ours]
     layers += [theirs] if data["chapter"].notna().any() else []
-    title = f"{study['name']}: {what}; dots are ours with 95 % intervals over seeds, diamonds the chapter's"
+    title = f"{study['name']}: {what}; dots are ours with 95 % intervals over seeds"
+    title += ", diamonds the chapter's" if data["chapter"].notna().any() else ""
     text = "; ".join(f"{r.row}: {number(r.ours)}" for r in data.itertuples() if number(r.ours))
     return chart_of(f"{study['name']}_rows", study, title, text, alt.layer(*layers), ROW * len(data))
 
