@@ -4,8 +4,10 @@ import copy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from ablations.settings import InputError
 from ablations.study import compose
@@ -184,6 +186,20 @@ def test_every_study_of_the_project_composes_and_can_be_built(tokens: str, small
             run = composed(tokens, f"variant={study}/{variant}", "budget=quick")
             assert run.study == study and check(run.config) > 0
             assert copy.deepcopy(run.config["study"])["name"] == study
+
+
+def test_seeds_are_paired(tokens: str) -> None:
+    """Batch i is the same array for all variants of a study under a seed, and another under another."""
+    from ablations.training.build import build_data
+
+    def batches(variant: str, seed: int) -> list[Any]:
+        data = build_data(composed(tokens, f"variant=ladder/{variant}", f"seed={seed}", "data.window=32").config)
+        return [part for i in (0, 7) for part in data.batch(i)]
+
+    first = batches("head_replaces", 1)
+    for variant in compose.variants("ladder"):
+        assert all(torch.equal(a, b) for a, b in zip(first, batches(variant, 1)))
+    assert not torch.equal(first[0], batches("head_replaces", 2)[0])
 
 
 BAD = [

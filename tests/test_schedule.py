@@ -1,5 +1,6 @@
 """Places on GPUs, plans that are kept, and how long a study takes."""
 
+import dataclasses
 import json
 import multiprocessing
 import time
@@ -97,7 +98,7 @@ def a_run(steps: int, width: int = 8) -> Run:
 
 
 def test_the_estimate_is_the_end_of_the_last_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Three runs over two cores, the third where the first core is free again; kinds are timed once."""
+    """Three runs over two cores, the third where the first core is free again; kinds are timed once, studies wait."""
     timed: list[str] = []
 
     def timing(configs: dict[str, Any]) -> dict[str, float]:
@@ -107,11 +108,14 @@ def test_the_estimate_is_the_end_of_the_last_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(calibrate, "KEPT", tmp_path / "calibration.json")
     monkeypatch.setattr(calibrate, "cores", lambda: 2)
     monkeypatch.setattr(calibrate, "_timed", timing)
+    monkeypatch.setattr(calibrate, "START", 3.0)
     one = calibrate.FIXED + 0.5 * (100 + EVALUATED / 1000 / 3)
     two = calibrate.FIXED + 0.5 * (400 + EVALUATED / 1000 / 3)
     runs = [a_run(100), a_run(400), a_run(100)]
-    assert calibrate.estimate(runs) == pytest.approx(max(two, 2 * one))
-    assert calibrate.estimate(runs) == pytest.approx(max(two, 2 * one)) and len(timed) == 1
+    assert calibrate.estimate(runs) == pytest.approx(3 + max(two, 2 * one))
+    assert calibrate.estimate(runs) == pytest.approx(3 + max(two, 2 * one)) and len(timed) == 1
+    another = dataclasses.replace(runs[0], study="another")
+    assert calibrate.estimate([*runs, another]) == pytest.approx(3 + max(two, 2 * one) + 3 + one)
     calibrate.estimate([a_run(100, width=16)])
     assert len(timed) == 2
     (tmp_path / "calibration.json").write_text("no JSON")

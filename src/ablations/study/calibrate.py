@@ -2,6 +2,7 @@
 
 import hashlib
 import heapq
+import itertools
 import json
 import os
 import time
@@ -21,21 +22,25 @@ from ablations.study.fingerprint import Config
 
 KEPT = ROOT / ".work" / "calibration.json"
 SECONDS, STEPS = 0.6, 2  # of timed steps per kind of run, at least
-FIXED = 2.0  # seconds of a run besides its steps and its evaluation
+FIXED = 1.0  # seconds of a run besides its steps and its evaluation
+START = 8.0  # seconds of a study besides its runs: composing and checking them, starting workers
 NO_MATTER = ("seed", "steps", "optimizer", "schedule", "probe", "divergence", "study", "budget", "lengths", "logger")
 
 
 def estimate(runs: Sequence[Run]) -> float:
-    """Seconds until the last of the runs ends here, as many side by side as there are cores, in this order.
+    """Seconds until the last of the runs ends here: study after study, as many runs side by side as there are cores.
 
     Kinds of run that were not timed yet are timed first: about a minute for all the studies.
     """
     speeds = _calibrated(runs)
-    free = [0.0] * cores()
-    for run in runs:
-        step = speeds[kind(run.config)]
-        heapq.heapreplace(free, free[0] + FIXED + step * (run.config["steps"] + _evaluation(run.config)))
-    return max(free)
+    whole = 0.0
+    for _, of_study in itertools.groupby(runs, key=lambda run: run.study):
+        free = [START] * cores()
+        for run in of_study:
+            step = speeds[kind(run.config)]
+            heapq.heapreplace(free, free[0] + FIXED + step * (run.config["steps"] + _evaluation(run.config)))
+        whole += max(free)
+    return whole
 
 
 def kind(config: Config) -> str:
