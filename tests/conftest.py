@@ -26,6 +26,14 @@ def small_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def longer_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of a text whose held-out part fills the longest window of any study."""
+    folder = tmp_path_factory.mktemp("longer") / "tokens"
+    tokenizer.write(2 * TEXT, 300, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def shakespeare() -> str:
     """The chapter's corpus."""
     file = PROJECT / "data" / "corpus.txt"
@@ -34,15 +42,15 @@ def shakespeare() -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path, small_tokens: Path) -> Path:
+def project(tmp_path: Path, longer_tokens: Path) -> Path:
     """A copy of the project's sources and configs, with a short text for data and nothing trained."""
     root = tmp_path / "project"
     for name in ("src", "conf"):
         shutil.copytree(PROJECT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("params.yaml", "dvc.yaml", "Makefile"):
         shutil.copy(PROJECT / name, root / name)
-    shutil.copytree(small_tokens, root / "data" / "tokens")
-    (root / "data" / "corpus.txt").write_text(TEXT)
+    shutil.copytree(longer_tokens, root / "data" / "tokens")
+    (root / "data" / "corpus.txt").write_text(2 * TEXT)
     return root
 
 

@@ -17,22 +17,22 @@ from tests.conftest import PROJECT, Command
 
 
 @pytest.fixture(autouse=True)
-def hydra(small_tokens: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hydra() -> Iterator[None]:
     with compose.hydra():
         yield
 
 
 @pytest.fixture
-def tokens(small_tokens: Path) -> str:
-    return f"runtime.tokens={small_tokens}"
+def tokens(longer_tokens: Path) -> str:
+    return f"runtime.tokens={longer_tokens}"
 
 
 def composed(tokens: str, *overrides: str) -> Run:
     return compose.composed([*overrides, tokens])
 
 
-def test_names_devices_and_loggers_are_not_in_the_identity(tokens: str, small_tokens: Path, tmp_path: Path) -> None:
-    shutil.copytree(small_tokens, tmp_path / "elsewhere")
+def test_names_devices_and_loggers_are_not_in_the_identity(tokens: str, longer_tokens: Path, tmp_path: Path) -> None:
+    shutil.copytree(longer_tokens, tmp_path / "elsewhere")
     plain = composed(tokens, "variant=depth/one_block").fingerprint
     for same in (
         ["variant=ladder/layer_norm"],
@@ -57,7 +57,7 @@ def test_all_science_is_in_the_identity(tokens: str) -> None:
     assert len(found) == len(changes)
 
 
-def test_other_data_is_another_identity(tokens: str, small_tokens: Path, tmp_path: Path) -> None:
+def test_other_data_is_another_identity(tokens: str, longer_tokens: Path, tmp_path: Path) -> None:
     from ablations.data import tokenizer
 
     tokenizer.write("quite another text " * 400, 300, tmp_path / "tokens")
@@ -177,7 +177,7 @@ def test_a_sweep_of_no_run_is_told() -> None:
             compose.expand([override])
 
 
-def test_every_study_of_the_project_composes_and_can_be_built(tokens: str, small_tokens: Path) -> None:
+def test_every_study_of_the_project_composes_and_can_be_built(tokens: str) -> None:
     from ablations.study.check import check
 
     studies = sorted(path.stem for path in (PROJECT / "conf" / "study").glob("*.yaml"))

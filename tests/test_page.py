@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from ablations.report.charts.draw import lines
 from ablations.report.page import deliver
-from ablations.report.studies import study_tables
 from ablations.report.sweep import flat, labels
+from ablations.report.tables import study_tables
 from tests.conftest import PROJECT, SMALL, Command
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -15,6 +15,7 @@ from scipy import stats
 from ablations.report import measured, readme, studies, write
 from ablations.report.statistics import log_mean, mean
 from ablations.report.table import Table, mean_cell
+from ablations.report.tables import study_tables
 from tests.conftest import PROJECT
 
 
@@ -108,7 +109,7 @@ def test_gains_are_paired_by_seed() -> None:
 def test_bfloat16_is_recommended_by_its_interval(shift: list[float], says: str) -> None:
     found = runs(fp32=[("done", 40.0) for _ in shift], bf16=[("done", 40.0 + s) for s in shift])
     study = STUDY | {"name": "precision", "baseline": "fp32"}
-    (table,) = studies.study_tables(study, found, {})
+    (table,) = study_tables(study, found, {})
     assert says in table.remark
 
 

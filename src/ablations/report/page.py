@@ -39,6 +39,7 @@ NAMES = {
     "J": "The cost of n²",
     "K": "What a head looks at",
     "L": "The library's attention",
+    "M": "Inside the transformer",
 }
 SCALE = 2  # of PNGs, for slides
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from ablations.report.table import Table, caption_of, label_of, mean_cell
 
 Study = dict[str, Any]
 Chapter = dict[str, Any]
-Builder = Callable[[Study, pd.DataFrame, Chapter], list[Table]]
 
 TOLERATED = 0.01  # share of its perplexity that a recommendation may cost
 PERPLEXITY = "heldout_perplexity"
@@ -23,30 +21,19 @@ WINDOWS = ("heldout_perplexity", "heldout_perplexity_at_128", "heldout_perplexit
 CORRECT = ("accuracy", "accuracy_vocabulary", "wrong_noun")
 
 
-def study_tables(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
-    """The tables of one study; a study that is not the chapter's gets perplexities per variant."""
-    builders: dict[str, Builder] = {
-        "scale": scale,
-        "position": position,
-        "coreference": coreference,
-        "precision": precision,
-    }
-    return builders.get(study["name"], perplexities)(study, runs, chapter)
-
-
 def perplexities(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Perplexity per variant, held out and on the training text, in the order of the study's rows."""
-    return [_per_variant(study, runs, chapter, dict.fromkeys(("heldout_perplexity", "train_perplexity"), log_mean))]
+    return [per_variant(study, runs, chapter, dict.fromkeys(("heldout_perplexity", "train_perplexity"), log_mean))]
 
 
 def position(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Held-out perplexity at the trained window and beyond it."""
-    return [_per_variant(study, runs, chapter, dict.fromkeys(WINDOWS, log_mean))]
+    return [per_variant(study, runs, chapter, dict.fromkeys(WINDOWS, log_mean))]
 
 
 def coreference(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Shares of held-out sentences: right between the two nouns, right over all words, the pair's other noun named."""
-    return [_per_variant(study, runs, chapter, dict.fromkeys(CORRECT, mean))]
+    return [per_variant(study, runs, chapter, dict.fromkeys(CORRECT, mean))]
 
 
 def precision(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
@@ -119,7 +106,8 @@ def note(group: pd.DataFrame) -> str:
     return ", ".join(f"{counts[state]} of {len(group)} {word}" for state, word in words.items() if state in counts)
 
 
-def _per_variant(study: Study, runs: pd.DataFrame, chapter: Chapter, metrics: dict[str, Any]) -> Table:
+def per_variant(study: Study, runs: pd.DataFrame, chapter: Chapter, metrics: dict[str, Any]) -> Table:
+    """A row per variant: these metrics by their way of averaging, the difference, the parameters, what is amiss."""
     rows = []
     for variant, group in runs.groupby("variant", sort=False):
         row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}

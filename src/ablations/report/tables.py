@@ -2,18 +2,38 @@
 
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import yaml
 
+from ablations.report import modern, studies
 from ablations.report.maps import attention_tables
 from ablations.report.measured import measured_tables
 from ablations.report.results import load_plan, load_runs
-from ablations.report.studies import study_tables
 from ablations.report.table import Table
 from ablations.report.write import write
 from ablations.settings import CONF, ROOT, InputError, command, one_line
+
+Builder = Callable[[dict[str, Any], pd.DataFrame, dict[str, Any]], list[Table]]
+
+
+BUILDERS: dict[str, Builder] = {
+    "scale": studies.scale,
+    "position": studies.position,
+    "coreference": studies.coreference,
+    "precision": studies.precision,
+    "modern_length": modern.length,
+    "modern_experts": modern.experts,
+    "modern_stability": modern.stability,
+    "stacks": modern.stacks,
+}
+
+
+def study_tables(study: dict[str, Any], runs: pd.DataFrame, chapter: dict[str, Any]) -> list[Table]:
+    """The tables of one study; a study that asks for nothing else gets perplexities per variant."""
+    return BUILDERS.get(study["name"], studies.perplexities)(study, runs, chapter)
 
 
 def build(plan: dict[str, Any], runs: pd.DataFrame, budget: str, chapter: dict[str, Any]) -> list[Table]:

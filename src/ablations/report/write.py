@@ -79,7 +79,7 @@ def number(value: Any) -> str:
 
 def _cell(row: dict[Any, Any], column: str) -> str:
     value = row[column]
-    if column == "parameters" and isinstance(value, float) and not math.isnan(value):
+    if column.endswith("parameters") and isinstance(value, float) and not math.isnan(value):
         value = int(value)  # a column with an empty place in it is one of floats
     text = number(value)
     if text and number(row.get(f"{column}_low")):

@@ -75,6 +75,12 @@ RULES: dict[str, Rule] = {
     "data.also_at": list_of(whole(1)),
     "data.tokens": WORD,
     "data.task": one_of("easy", "closed"),
+    "data.form": one_of("decoder", "encoder", "encoder_decoder"),
+    "data.operation": one_of("reverse", "sort"),
+    "data.length": whole(1),
+    "data.symbols": whole(1),
+    "data.at": whole(0),
+    "data.longer": whole(1),
     "model.width": whole(1),
     "model.blocks": whole(1),
     "model.residual": FLAG,
@@ -82,6 +88,12 @@ RULES: dict[str, Rule] = {
     "model.mixer.heads": whole(1),
     "model.mixer.kv_heads": or_null(whole(1)),
     "model.mixer.d_k": or_null(whole(1)),
+    "model.mixer.window": whole(1),
+    "model.mixer.latent": whole(1),
+    "model.mixer.turned": whole(1),
+    "model.mixer.state": whole(1),
+    "model.mixer.kernel": whole(1),
+    "model.mixer.expand": POSITIVE,
     "model.mixer.scaled": FLAG,
     "model.mixer.project": or_null(FLAG),
     "model.mixer.bias": FLAG,
@@ -89,8 +101,15 @@ RULES: dict[str, Rule] = {
     "model.mixer.dropout": real(0, 1),
     "model.position.length": whole(1),
     "model.position.base": real(1, open_low=True),
+    "model.position.method": one_of("interpolation", "ntk", "yarn"),
+    "model.position.trained": whole(1),
     "model.norm.placement": one_of("pre", "post", "none"),
     "model.feedforward.inner": POSITIVE,
+    "model.feedforward.experts": whole(1),
+    "model.feedforward.chosen": whole(1),
+    "model.auxiliary": real(0),
+    "model.source": whole(1),
+    "model.cross_heads": whole(1),
     "optimizer.lr": POSITIVE,
     "optimizer.betas": list_of(real(0, 1), 2),
     "optimizer.eps": POSITIVE,
@@ -112,8 +131,9 @@ RULES: dict[str, Rule] = {
 
 # Fields that not every run has: they belong to one option of a group.
 OPTIONAL = (
-    *("data.also_at", "data.task", "data.tokens", "data.window", "logger.project"),
-    *("model.mixer.", "model.position.", "model.feedforward."),
+    *("data.also_at", "data.task", "data.tokens", "data.window", "data.form", "data.operation", "data.length"),
+    *("data.symbols", "data.at", "data.longer", "logger.project"),
+    *("model.mixer.", "model.position.", "model.feedforward.", "model.auxiliary", "model.source", "model.cross_heads"),
 )
 # Sections that no constructor reads, so that a misspelt key would go unseen; at the top level, too.
 CLOSED = ("probe", "optimizer", "schedule", "logger", "runtime")

@@ -9,6 +9,7 @@ from ablations.report.studies import PERPLEXITY
 from ablations.report.table import Table, label_of
 from ablations.report.write import number
 
+ACCURACY = {"coreference": "accuracy_vocabulary", "stacks": "accuracy"}  # studies that are not judged by perplexity
 PROBES = {
     "score_std": "standard deviation of the scores",
     "entropy": "attention entropy, nats",
@@ -31,8 +32,8 @@ def rows_with_intervals(study: Study, tables: dict[str, Table]) -> Chart | None:
     """The main figure of each row, its interval, and the chapter's."""
     frame = tables[study["name"]].frame
     metric = next((m for m in (PERPLEXITY, "accuracy") if f"{m}_n" in frame), None)
-    if study["name"] == "coreference":
-        metric = "accuracy_vocabulary"
+    if study["name"] in ACCURACY:
+        metric = ACCURACY[study["name"]]
     if metric is None or frame[metric].notna().sum() == 0:
         return None
     renamed = {metric: "ours", f"{metric}_low": "low", f"{metric}_high": "high", f"{metric}_chapter": "chapter"}

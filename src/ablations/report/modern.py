@@ -1,0 +1,77 @@
+"""Tables of the second chapter's studies that show more than perplexity."""
+
+from typing import Any
+
+import pandas as pd
+
+from ablations.report.results import COUNTED, load_history
+from ablations.report.statistics import log_mean, mean
+from ablations.report.studies import PERPLEXITY, Chapter, Study, per_variant
+from ablations.report.table import Table, mean_cell
+from ablations.study.ledger import read
+
+LONGER = (64, 128, 256, 512, 1024)
+
+
+def length(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Held-out perplexity at the trained window and far beyond it."""
+    windows = [PERPLEXITY, *(f"{PERPLEXITY}_at_{n}" for n in LONGER[1:])]
+    return [per_variant(study, runs, chapter, dict.fromkeys(windows, log_mean))]
+
+
+def stacks(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Share of held-out sequences, and of symbols, that come out right."""
+    return [per_variant(study, runs, chapter, dict.fromkeys(("accuracy", "accuracy_symbols"), mean))]
+
+
+def experts(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Perplexity, how evenly the experts are used at the end of training, and the parameters that a token passes."""
+    (table,) = [per_variant(study, runs, chapter, {PERPLEXITY: log_mean})]
+    rows = []
+    for variant in table.frame["variant"]:
+        group = runs[(runs["variant"] == variant) & runs["state"].isin(COUNTED)]
+        rows.append(_at_end(group, "load_entropy") | {"active_parameters": _active(group)})
+    return [_with(table, rows)]
+
+
+def stability(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Perplexity, and what has become of attention by the end, also where a run diverged."""
+    (table,) = [per_variant(study, runs, chapter, {PERPLEXITY: log_mean})]
+    rows = []
+    for variant in table.frame["variant"]:
+        group = runs[(runs["variant"] == variant) & runs["state"].isin((*COUNTED, "diverged"))]
+        found: dict[str, Any] = {}
+        for probe in ("entropy", "saturated", "score_std"):
+            found |= _at_end(group, probe)
+        rows.append(found)
+    return [_with(table, rows)]
+
+
+def _with(table: Table, rows: list[dict[str, Any]]) -> Table:
+    before, after = table.frame.drop(columns=["parameters", "note"]), table.frame[["parameters", "note"]]
+    return Table(table.name, table.caption, pd.concat([before, pd.DataFrame(rows), after], axis=1), table.remark)
+
+
+def _at_end(group: pd.DataFrame, probe: str) -> dict[str, Any]:
+    """The last reading of a probe in the first block, mean over seeds."""
+    found = []
+    for folder in group["folder"]:
+        history = load_history(folder)
+        if f"block1/{probe}" in history:
+            readings = history[f"block1/{probe}"].dropna()
+            found += [float(readings.iloc[-1])] if len(readings) else []
+    return mean_cell(f"{probe}_end", mean(found))
+
+
+def _active(group: pd.DataFrame) -> int | None:
+    """Parameters less those of the experts that a token is not sent to."""
+    record = read(group["folder"].iloc[0]) if len(group) else None
+    if record is None:
+        return None
+    model: dict[str, Any] = record["config"]["model"]
+    whole, network = int(record["metrics"]["parameters"]), model["feedforward"]
+    if "experts" not in network:
+        return whole
+    width, inner = int(model["width"]), round(model["width"] * network["inner"])
+    idle = int(model["blocks"]) * int(network["experts"] - network["chosen"])
+    return whole - idle * (2 * width * inner + inner + width)
