@@ -61,7 +61,7 @@ check: setup
 	@python -m ablations.report.claims
 
 test: setup lint
-	@python -m pytest
+	@python -m pytest -n 2 --dist loadfile
 
 lint: setup
 	@ruff check

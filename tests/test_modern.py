@@ -203,7 +203,7 @@ def test_latent_attention_is_the_papers_formula_in_a_loop() -> None:
         v = c @ mla.expand.weight[32 + h * 8 : 32 + h * 8 + 8].T
         rows = []
         for t in range(7):
-            weights = torch.tensor([q[t] @ k[s] / math.sqrt(12) for s in range(t + 1)]).softmax(dim=0)
+            weights = torch.stack([q[t] @ k[s] / math.sqrt(12) for s in range(t + 1)]).softmax(dim=0)
             rows.append(weights @ v[: t + 1])
         outs.append(torch.stack(rows))
     expected = mla.output(torch.cat(outs, dim=1))

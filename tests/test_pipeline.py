@@ -27,7 +27,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("params.yaml", "dvc.yaml", "Makefile", ".gitignore", ".dvcignore"):
         shutil.copy(PROJECT / name, root / name)
     stages = (root / "dvc.yaml").read_text()
-    (root / "dvc.yaml").write_text(stages.replace(", scores, equivalence, parameters, gradients, cost]", "]"))
+    (root / "dvc.yaml").write_text(
+        stages.replace(", scores, equivalence, parameters, gradients, cost, generation, accounting]", "]")
+    )
     (root / "mine.txt").write_text(TEXT)
     params = (root / "params.yaml").read_text()
     params = params.replace("path: null ", "path: mine.txt ").replace("vocabulary: 1024", "vocabulary: 300")

@@ -78,9 +78,9 @@ def _write_measurements(budget: str, folder: Path) -> None:
     """One file per measurement with its identity, so that a stage is run again when its code changes, not its looks."""
     folder.mkdir(exist_ok=True)
     with compose.hydra():
-        for name, (module, variants) in MEASUREMENTS.items():
+        for name, (module, variants, data) in MEASUREMENTS.items():
             runs = [compose.composed([f"variant={v}", f"budget={budget}"]).fingerprint for v in variants]
-            identity = {"name": name, "fingerprint": measurement_fingerprint(module, runs)}
+            identity = {"name": name, "fingerprint": measurement_fingerprint(module, runs, data)}
             (folder / f"{name}.json").write_text(json.dumps(identity, indent=1, sort_keys=True) + "\n")
 
 

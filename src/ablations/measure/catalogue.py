@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 
 class Measurement(NamedTuple):
-    """A module with a `measure()`, and the variants whose configs it composes."""
+    """A module with a `measure()`, the variants whose configs it composes, and the folder of `conf/` that it reads."""
 
     module: str
     variants: tuple[str, ...] = ()
+    data: str | None = None
 
 
 MEASUREMENTS = {
@@ -17,4 +18,6 @@ MEASUREMENTS = {
     "parameters": Measurement("ablations.measure.parameters"),
     "gradients": Measurement("ablations.measure.gradients", ("norm/pre", "norm/post")),
     "cost": Measurement("ablations.measure.cost"),
+    "generation": Measurement("ablations.measure.generation"),
+    "accounting": Measurement("ablations.measure.accounting", data="accounting"),
 }

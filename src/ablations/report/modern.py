@@ -69,9 +69,11 @@ def _active(group: pd.DataFrame) -> int | None:
     if record is None:
         return None
     model: dict[str, Any] = record["config"]["model"]
-    whole, network = int(record["metrics"]["parameters"]), model["feedforward"]
+    whole: int = record["metrics"]["parameters"]
+    network = model["feedforward"]
     if "experts" not in network:
         return whole
     width, inner = int(model["width"]), round(model["width"] * network["inner"])
     idle = int(model["blocks"]) * int(network["experts"] - network["chosen"])
-    return whole - idle * (2 * width * inner + inner + width)
+    active: int = whole - idle * (2 * width * inner + inner + width)
+    return active

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ablations
-from ablations.settings import ROOT, InputError
+from ablations.settings import CONF, ROOT, InputError
 
 Config = dict[str, Any]
 
@@ -36,9 +36,13 @@ def fingerprint(config: Config) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def measurement_fingerprint(module: str, runs: list[str]) -> str:
-    """The same for a measurement: the source it imports, and the identities of the runs whose models it builds."""
-    identity = {"runs": runs, "sources": sources([module])}
+def measurement_fingerprint(module: str, runs: list[str], data: str | None = None) -> str:
+    """The same for a measurement: the source it imports, the identities of the runs whose models it builds, and what is
+    in the folder of `conf/` that it reads.
+    """
+    identity: dict[str, Any] = {"runs": runs, "sources": sources([module])}
+    if data is not None:
+        identity["data"] = {file.name: json.loads(file.read_text()) for file in sorted((CONF / data).glob("*.json"))}
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,0 +1,80 @@
+"""`python -m ablations.generate run=FOLDER prompt=TEXT [tokens=100] [temperature=1] [top_k=N] [top_p=1] [seed=0]
+[cache=no]`: text from a trained run, a folder of the ledger.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ablations.settings import ROOT, InputError, command
+from ablations.study.ledger import read
+
+DEFAULTS: dict[str, Any] = {"tokens": 100, "temperature": 1.0, "top_k": None, "top_p": 1.0, "seed": 0, "cache": "yes"}
+KINDS: dict[str, Callable[[str], Any]] = {
+    "tokens": int,
+    "temperature": float,
+    "top_k": int,
+    "top_p": float,
+    "seed": int,
+    "cache": lambda word: {"yes": "yes", "no": "no"}[word],
+}
+
+
+@command
+def main(arguments: list[str]) -> None:
+    """Prints the prompt and what follows it."""
+    options = _options(arguments)
+    config, weights = _trained(options["run"])
+    import torch
+    from tokenizers import Tokenizer
+
+    from ablations.model.generation import generate
+    from ablations.training.build import build_model
+
+    tokenizer = Tokenizer.from_file(str(ROOT / config["data"]["tokens"] / "tokenizer.json"))
+    model = build_model(config, tokenizer.get_vocab_size())
+    model.load_state_dict(torch.load(weights, weights_only=True))
+    prompt = torch.tensor(tokenizer.encode(options["prompt"]).ids, dtype=torch.long)
+    sampling = {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")}
+    try:
+        follows = generate(model, prompt, options["tokens"], cached=options["cache"] == "yes", **sampling)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    print(tokenizer.decode(torch.cat((prompt, follows)).tolist()))
+
+
+def _options(arguments: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = dict(DEFAULTS)
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or key not in ("run", "prompt", *DEFAULTS):
+            raise InputError(f"{argument}: not known; allowed: {', '.join(('run', 'prompt', *DEFAULTS))} as key=value")
+        try:
+            options[key] = KINDS.get(key, str)(value)
+        except (ValueError, KeyError) as error:
+            allowed = "yes, no" if key == "cache" else "a number"
+            raise InputError(f"{key}: {value}; allowed: {allowed}") from error
+    for key in ("run", "prompt"):
+        if not options.get(key):
+            raise InputError(f"{key}: missing; allowed: {key}={'FOLDER of the ledger' if key == 'run' else 'TEXT'}")
+    return options
+
+
+def _trained(run: str) -> tuple[dict[str, Any], Path]:
+    """The run's config and its weights."""
+    record = read(ROOT / run)
+    if record is None or record["status"] != "done":
+        raise InputError(
+            f"run: {run} is no finished run; allowed: a folder like results/quick/ladder/layer_norm/seed-0"
+        )
+    if "tokens" not in record["config"]["data"]:
+        raise InputError(f"run: {run} was not trained on text; allowed: a run whose data has tokens")
+    weights = ROOT / ".work" / "runs" / record["fingerprint"] / "weights.pt"
+    if not weights.exists():
+        raise InputError(f"run: {run} was trained elsewhere, its weights are not here; allowed: a run trained here")
+    return record["config"], weights
+
+
+if __name__ == "__main__":
+    sys.exit(main())
