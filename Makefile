@@ -26,7 +26,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 		'/^Collecting/ { printf "\r  fetched %d of %d packages", ++n, all; fflush() } \
 		/^Installing/ { print "\n  installing them"; fflush() }'
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
-	@$(VENV)/bin/python -m ablations.report.plots_page .work/plots.html
+	@$(VENV)/bin/python -m ablations.report.plots_page $(VENV)/plots.html
 	@touch $@
 
 # The same stages from `plan` on, under another budget. They lie in an ignored folder and keep their lock there (which
@@ -76,4 +76,4 @@ browse: setup
 	@wandb leet wandb
 
 clean:
-	rm -rf .work results/quick plans/quick reports/quick
+	rm -rf .work results/quick plans/quick measurements/quick reports/quick

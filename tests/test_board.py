@@ -46,6 +46,21 @@ def test_the_verdict_names_what_came_to_no_good(capsys: pytest.CaptureFixture[st
     ]
 
 
+def test_a_run_whose_process_is_killed_again_and_again_is_given_up(tmp_path: Path) -> None:
+    """Three times at the same step; one that got farther each time is taken up as often as it takes."""
+    for attempt in range(3):
+        post = Post(tmp_path / "0", "a run", 100)
+        assert not post.ended and post.place["attempt"] == max(1, attempt)
+        post.say(state="training", step=40)
+    assert not Post(tmp_path / "0", "a run", 100).ended
+    last = Post(tmp_path / "0", "a run", 100)
+    assert last.ended and places(tmp_path)[0]["state"] == "lost"
+    for step in range(10, 90, 10):
+        post = Post(tmp_path / "1", "another", 100)
+        assert not post.ended
+        post.say(state="training", step=step)
+
+
 @pytest.mark.parametrize(("span", "words"), [(8.4, "8 s"), (89, "89 s"), (180, "3 min"), (9000, "2.5 h")])
 def test_durations(span: float, words: str) -> None:
     assert duration(span) == words

@@ -104,9 +104,20 @@ def test_divergence_is_an_outcome_and_never_a_number(tmp_path: Path) -> None:
     found = source(tmp_path, a=["diverged", "diverged"], b=["diverged", 400.0], c=[400.0, 410.0, 405.0])
     assert judged(claim(value=run("a"), above=150), found, "c").verdict == INCONCLUSIVE
     assert judged(claim(value=run("a"), above=150, diverged="holds"), found, "c").verdict == SUPPORTED
-    assert judged(claim(value=run("b"), above=150, diverged="holds"), found, "c").verdict == SUPPORTED
-    assert judged(claim(value=run("b"), above=500, diverged="holds"), found, "c").verdict == INCONCLUSIVE
+    assert judged(claim(value=run("b"), above=150, diverged="holds"), found, "c").verdict == INCONCLUSIVE
+    one = source(tmp_path / "one", a=["diverged"], d=["diverged", 400.0, 410.0, 405.0])
+    assert judged(claim(value=run("a"), above=150, diverged="holds"), one, "c").verdict == INCONCLUSIVE
+    assert judged(claim(value=run("d"), above=150, diverged="holds"), one, "c").verdict == SUPPORTED
+    assert judged(claim(value=run("d"), above=500, diverged="holds"), one, "c").verdict == NOT_SUPPORTED
     assert judged(claim(value=run("c"), above=150, diverged="holds"), found, "c").verdict == SUPPORTED
+
+
+def test_what_has_no_mean_is_no_crash(tmp_path: Path) -> None:
+    found = source(tmp_path, a=[4.0, 4.0], b=[4.0, 5.0])
+    zero = {"difference": [run("a"), run("a")]}
+    for value in ({"ratio": [run("a"), zero]}, {"ratio": [zero, run("b")]}):
+        part = judged(claim(value=value), found, "c").parts[0]
+        assert part.verdict == INCONCLUSIVE and "zero" in part.why
 
 
 def test_of_several_parts_the_worst_decides(tmp_path: Path) -> None:

@@ -65,6 +65,29 @@ def test_a_killed_run_is_begun_and_goes_on_to_the_same_bits(
         assert (project / "results" / folder / name).read_bytes() == kept[name]
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_to_a_sweep_ends_it(project: Path, number: int, code: int) -> None:
+    """To the command alone, whose workers are then ended: that is not taken for a killed worker."""
+    small = [option for option in SMALL if not option.startswith("steps")]
+    sweep = ("-m", "hydra.launcher.n_jobs=2", "seed=0,1,2", "steps=20000", *small)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablations.train", *sweep],
+        cwd=project,
+        env=environment_of(project, LAUNCHER="joblib"),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    _, told = process.communicate(timeout=40)
+    assert process.returncode == code and "Traceback" not in told, told
+    assert "worker was killed" not in told and records(project) == {}
+
+
 def test_a_killed_worker_costs_no_other_run(run: Command, project: Path) -> None:
     """One of two workers dies: its pool breaks, and all runs are finished by the same command, the same bits."""
     small = [option for option in SMALL if not option.startswith(("steps", "model.width"))]

@@ -146,7 +146,7 @@ def test_dvc_shows_something_useful_and_asks_no_network(repository: Path) -> Non
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    plots_page.main(repository / ".work" / "plots.html")
+    plots_page.main(repository / ".venv" / "plots.html")
     shown = json.loads(dvc("metrics", "show", "--json"))[""]["data"]["reports/chapter/metrics.json"]["data"]
     table = pd.read_csv(repository / "reports/chapter/tables/ladder.csv").set_index("variant")
     assert shown["ladder"]["layer_norm"] == pytest.approx(table.loc["layer_norm", "heldout_perplexity"], abs=1e-4)
@@ -157,6 +157,7 @@ def test_dvc_shows_something_useful_and_asks_no_network(repository: Path) -> Non
     html = (page / "index.html").read_text()
     assert 'src="http' not in html and "vegaEmbed" in html and "one head of width 128" in html
     shutil.rmtree(page)
+    shutil.rmtree(repository / ".venv")
 
 
 def test_a_study_of_ones_own_takes_no_python(repository: Path) -> None:

@@ -14,7 +14,7 @@ from scipy import stats
 
 from ablations.report import measured, readme, studies, write
 from ablations.report.statistics import log_mean, mean
-from ablations.report.table import Table, mean_cell
+from ablations.report.table import Table, mean_cell, number
 from ablations.report.tables import study_tables
 from tests.conftest import PROJECT
 
@@ -152,8 +152,16 @@ def test_a_table_is_written_for_programs_and_for_people(tmp_path: Path) -> None:
 def test_latex_compiles_where_there_is_one(tmp_path: Path) -> None:
     if shutil.which("pdflatex") is None:
         pytest.skip("no pdflatex here")
+    """A table with all that TeX minds, and every table of the chapter as it is committed."""
     write.write(table(), "quick", tmp_path)
-    document = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{mine}\end{document}"
+    written = sorted((PROJECT / "reports" / "chapter" / "tables").glob("*.tex"))
+    assert len(written) > 20
+    for file in written:
+        shutil.copy(file, tmp_path)
+    inputs = "\n".join(rf"\input{{{file.stem}}}\clearpage" for file in [Path("mine.tex"), *written])
+    document = "\n".join(
+        [r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", inputs, r"\end{document}"]
+    )
     (tmp_path / "all.tex").write_text(document)
     subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=tmp_path, check=True, capture_output=True)
 
@@ -164,7 +172,7 @@ def test_latex_compiles_where_there_is_one(tmp_path: Path) -> None:
      (5.96e-8, "5.96e-08"), (477_696, "477,696"), ("out of memory", "out of memory")],
 )  # fmt: skip
 def test_numbers_as_people_read_them(value: Any, shown: str) -> None:
-    assert write.number(value) == shown
+    assert number(value) == shown
 
 
 def test_measurements_become_tables(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ablations.settings import ROOT, InputError, command
+from ablations.study.fingerprint import fingerprint
 from ablations.study.ledger import read
 
 DEFAULTS: dict[str, Any] = {"tokens": 100, "temperature": 1.0, "top_k": None, "top_p": 1.0, "seed": 0, "cache": "yes"}
@@ -34,13 +35,15 @@ def main(arguments: list[str]) -> None:
 
     tokenizer = Tokenizer.from_file(str(ROOT / config["data"]["tokens"] / "tokenizer.json"))
     model = build_model(config, tokenizer.get_vocab_size())
-    model.load_state_dict(torch.load(weights, weights_only=True))
+    model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
     prompt = torch.tensor(tokenizer.encode(options["prompt"]).ids, dtype=torch.long)
     sampling = {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")}
     try:
         follows = generate(model, prompt, options["tokens"], cached=options["cache"] == "yes", **sampling)
     except ValueError as error:
         raise InputError(str(error)) from error
+    except TypeError as error:  # a mixer that knows of no past
+        raise InputError(f"cache: {options['cache']}; allowed: no, since this model keeps no past") from error
     print(tokenizer.decode(torch.cat((prompt, follows)).tolist()))
 
 
@@ -52,6 +55,8 @@ def _options(arguments: list[str]) -> dict[str, Any]:
             raise InputError(f"{argument}: not known; allowed: {', '.join(('run', 'prompt', *DEFAULTS))} as key=value")
         try:
             options[key] = KINDS.get(key, str)(value)
+            if key == "seed" and not 0 <= options[key] < 2**63:
+                raise ValueError
         except (ValueError, KeyError) as error:
             allowed = "yes, no" if key == "cache" else "a number"
             raise InputError(f"{key}: {value}; allowed: {allowed}") from error
@@ -70,6 +75,8 @@ def _trained(run: str) -> tuple[dict[str, Any], Path]:
         )
     if "tokens" not in record["config"]["data"]:
         raise InputError(f"run: {run} was not trained on text; allowed: a run whose data has tokens")
+    if fingerprint(record["config"] | {"runtime": {}, "logger": {}}) != record["fingerprint"]:
+        raise InputError(f"run: {run} was trained by other code or on another text; allowed: a run of today's")
     weights = ROOT / ".work" / "runs" / record["fingerprint"] / "weights.pt"
     if not weights.exists():
         raise InputError(f"run: {run} was trained elsewhere, its weights are not here; allowed: a run trained here")

@@ -46,7 +46,10 @@ def main(arguments: list[str]) -> None:
         | {"status": ledger.status(run)}
         for run, _ in runs
     ]
-    to_train = {run.fingerprint: run for (run, _), row in zip(runs, rows, strict=True) if row["status"] not in FINISHED}
+    to_train: dict[str, Run] = {}
+    for (run, _), row in zip(runs, rows, strict=True):
+        if row["status"] not in FINISHED:
+            to_train.setdefault(run.fingerprint, run)  # the first study that has it trains it
     ahead = _seconds(list(to_train.values())) if options["time"] == "yes" else None
     if options["format"] == "json":
         print(json.dumps({"runs": rows, "seconds": None if ahead is None else round(ahead, 1)}, indent=1))

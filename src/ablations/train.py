@@ -59,17 +59,17 @@ def main(arguments: list[str]) -> int:
     costs, finished = _scope(runs, states, ledger)
     with Watch(board, costs, finished):
         code = _launch()
-        while broken(
-            board
-        ):  # a worker was killed, and its pool with it: what was under way goes on from its checkpoint
+        while code is None and broken(board):
             code = _launch()
     judged = told(places(board), list(states), accept)
     shutil.rmtree(board, ignore_errors=True)
     return code or judged
 
 
-def _launch() -> int:
-    """Hydra's launcher over all jobs; those that have ended end again at once."""
+def _launch() -> int | None:
+    """Hydra's launcher over all jobs; those that have ended end again at once. None where a worker was killed, and its
+    pool with it: another launch goes on from the checkpoints of what was under way.
+    """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else it prints what is to be told here
     try:
         TASK()
@@ -77,7 +77,7 @@ def _launch() -> int:
         return stop.code if isinstance(stop.code, int) else 1
     except BrokenExecutor:
         print("warning: a worker was killed; what was under way goes on from its last checkpoint", file=sys.stderr)
-        return 1
+        return None
     return 0
 
 

@@ -105,10 +105,10 @@ def side_by_side() -> Figure:
     samples = []
     with workers("everything", "everything") as pair:
         for _ in range(ROUNDS):
-            alone = pair[0].step_seconds(25)
+            alone = pair[0].step_seconds()
             for worker in pair:
-                worker.ask(25)
-            both = [worker.answer(25) for worker in pair]
+                worker.ask(STEPS[worker.kind])
+            both = [worker.answer(STEPS[worker.kind]) for worker in pair]
             samples.append(sum(alone / seconds for seconds in both))
     return Figure("side_by_side", middle(samples), ">= 1.85", samples)
 

@@ -56,7 +56,7 @@ def noop_repro() -> list[float]:
 
 
 def report_seconds(runs: int) -> float:
-    """All that is reported from a ledger of so many runs of one study of ten variants."""
+    """Tables, claims and page from a ledger of so many runs of one study."""
     with tempfile.TemporaryDirectory() as folder:
         return float(_quietly([sys.executable, "-m", "ablations.bench.growth", folder, str(runs)], ROOT))
 

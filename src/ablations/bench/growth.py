@@ -35,8 +35,9 @@ def main(root: Path, runs: int) -> None:
     (root / "measurements" / "chapter").mkdir(parents=True)
     began = time.perf_counter()
     environment = os.environ | {"ABLATIONS_ROOT": str(root)}
-    command = [sys.executable, "-m", "ablations.report.tables"]
-    subprocess.run(command, env=environment, cwd=root, check=True, capture_output=True)
+    for report in ("tables", "claims", "page"):
+        command = [sys.executable, "-m", f"ablations.report.{report}"]
+        subprocess.run(command, env=environment, cwd=root, check=True, capture_output=True)
     print(time.perf_counter() - began)
 
 

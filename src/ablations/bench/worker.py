@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from ablations.settings import ROOT
 from ablations.study import compose
 from ablations.study.compose import Run
 from ablations.study.memory import keep_freed_memory
@@ -138,6 +137,5 @@ KINDS: dict[str, Callable[[Gate], None]] = {
 
 
 if __name__ == "__main__":
-    assert ROOT.exists()
     torch.set_num_threads(1)
     KINDS[sys.argv[1]](Gate())

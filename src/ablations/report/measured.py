@@ -8,18 +8,28 @@ import pandas as pd
 
 from ablations.report.statistics import mean
 from ablations.report.table import Table, mean_cell
+from ablations.settings import InputError
 
 
 def measured_tables(folder: Path, chapter: dict[str, Any]) -> list[Table]:
     """One table per result in the folder, the chapter's figures beside ours."""
-    results = [result for file in sorted(folder.glob("*.json")) for result in json.loads(file.read_text())]
-    return [_table(result, chapter.get(result["name"], {})) for result in results]
+    return [_table(result, chapter.get(result["name"], {})) for result in _results(folder)]
 
 
 def measured_rows(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """The same results by table and row key, as they were measured."""
-    results = [result for file in sorted(folder.glob("*.json")) for result in json.loads(file.read_text())]
-    return {r["name"]: {row["variant"]: row for row in r["rows"] if "variant" in row} for r in results}
+    found = _results(folder)
+    return {r["name"]: {row["variant"]: row for row in r["rows"] if "variant" in row} for r in found}
+
+
+def _results(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            found += json.loads(file.read_text())
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{file}: damaged; allowed: remove it, and `dvc repro` measures anew") from error
+    return found
 
 
 def _table(result: dict[str, Any], known: dict[str, Any]) -> Table:

@@ -10,12 +10,12 @@ from ablations.report.studies import PERPLEXITY, Chapter, Study, per_variant
 from ablations.report.table import Table, mean_cell
 from ablations.study.ledger import read
 
-LONGER = (64, 128, 256, 512, 1024)
+LONGER = (128, 256, 512, 1024)
 
 
 def length(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Held-out perplexity at the trained window and far beyond it."""
-    windows = [PERPLEXITY, *(f"{PERPLEXITY}_at_{n}" for n in LONGER[1:])]
+    windows = [PERPLEXITY, *(f"{PERPLEXITY}_at_{n}" for n in LONGER)]
     return [per_variant(study, runs, chapter, dict.fromkeys(windows, log_mean))]
 
 
@@ -26,7 +26,7 @@ def stacks(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
 
 def experts(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Perplexity, how evenly the experts are used at the end of training, and the parameters that a token passes."""
-    (table,) = [per_variant(study, runs, chapter, {PERPLEXITY: log_mean})]
+    table = per_variant(study, runs, chapter, {PERPLEXITY: log_mean})
     rows = []
     for variant in table.frame["variant"]:
         group = runs[(runs["variant"] == variant) & runs["state"].isin(COUNTED)]
@@ -36,7 +36,7 @@ def experts(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
 
 def stability(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Perplexity, and what has become of attention by the end, also where a run diverged."""
-    (table,) = [per_variant(study, runs, chapter, {PERPLEXITY: log_mean})]
+    table = per_variant(study, runs, chapter, {PERPLEXITY: log_mean})
     rows = []
     for variant in table.frame["variant"]:
         group = runs[(runs["variant"] == variant) & runs["state"].isin((*COUNTED, "diverged"))]

@@ -28,7 +28,8 @@ def origins(runs: pd.DataFrame) -> list[tuple[str, str]]:
     ]
     packages = sorted({name for record in known for name in record.get("packages", {})})
     lines += [(name, _counted([r["packages"][name] for r in known if name in r["packages"]])) for name in packages]
-    seconds = [record["seconds"] for record in known if record.get("resumed_at_step") is None]
+    own = {json.dumps(record, sort_keys=True): record for record in known}.values()  # a copy took no time of its own
+    seconds = [record["seconds"] for record in own if record.get("resumed_at_step") is None]
     if seconds:
         spread = f"{duration(sum(seconds))} of work in all, {duration(min(seconds))} to {duration(max(seconds))} a run"
         lines.append(("durations", f"{spread} (of {len(seconds)} runs that were never interrupted)"))

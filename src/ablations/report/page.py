@@ -16,14 +16,14 @@ from ablations.report.charts.draw import Chart
 from ablations.report.charts.measured import measured_charts
 from ablations.report.charts.trained import study_charts
 from ablations.report.claims.__main__ import claims, told
-from ablations.report.claims.verdict import Claim
+from ablations.report.claims.verdict import Claim, reasons
 from ablations.report.origins import origins
 from ablations.report.results import load_plan, load_runs
 from ablations.report.statistics import log_mean
 from ablations.report.studies import PERPLEXITY, values
-from ablations.report.table import Table
+from ablations.report.table import Table, number
 from ablations.report.tables import build, load_chapter
-from ablations.report.write import number, readable, reading
+from ablations.report.write import readable, reading
 from ablations.settings import ROOT, InputError, command
 
 NAMES = {
@@ -137,7 +137,6 @@ def _table(table: Table, budget: str) -> dict[str, Any]:
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
-    reasons = dict.fromkeys(p.why for p in claim.parts if p.verdict == claim.verdict and p.value.n)
     stated = number(claim.stated) if isinstance(claim.stated, int | float) else str(claim.stated or "")
     return {
         "id": claim.id,
@@ -145,7 +144,7 @@ def _claim(claim: Claim) -> dict[str, Any]:
         "ours": [told(part) for part in claim.parts],
         "stated": stated,
         "verdict": claim.verdict,
-        "why": [why for why in reasons if why and why != "no seed to vary"],
+        "why": reasons(claim),
     }
 
 

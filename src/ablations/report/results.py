@@ -24,7 +24,12 @@ def load_plan(budget: str) -> dict[str, Any]:
     files = sorted(folder.glob("*.json"))
     if not files:
         raise InputError(f"budget: {budget} has no plan; allowed: write it by `dvc repro plan` or `make {budget}`")
-    return {file.stem: json.loads(file.read_text()) for file in files}
+    try:
+        return {file.stem: json.loads(file.read_text()) for file in files}
+    except ValueError as error:
+        raise InputError(
+            f"plans/{budget}: damaged; allowed: write it by `dvc repro plan` or `make {budget}`"
+        ) from error
 
 
 def load_runs(plan: dict[str, Any], results: Path) -> pd.DataFrame:

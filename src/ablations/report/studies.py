@@ -9,7 +9,7 @@ import pandas as pd
 
 from ablations.report.results import COUNTED, MISSING, STALE, load_history
 from ablations.report.statistics import holm, log_mean, mean, p_value, paired
-from ablations.report.table import Table, caption_of, label_of, mean_cell
+from ablations.report.table import Table, caption_of, label_of, mean_cell, number
 
 Study = dict[str, Any]
 Chapter = dict[str, Any]
@@ -65,8 +65,7 @@ def scale(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
         for side, group in groups.items():
             row |= mean_cell(side, log_mean(values(group, "heldout_perplexity")))
         divided, undivided = (by_seed(group, "heldout_perplexity") for group in groups.values())
-        gains = [undivided[seed] - divided[seed] for seed in divided if seed in undivided]
-        row |= mean_cell("gain", mean(gains), chapter.get("division_gain", {}).get(stem))
+        row |= mean_cell("gain", mean(paired(undivided, divided)), chapter.get("division_gain", {}).get(stem))
         rows.append(row | {"note": note(pd.concat(groups.values()))})
     return [Table("scale", caption_of(study), pd.DataFrame(rows)), collapse(study, runs, chapter)]
 
@@ -107,55 +106,57 @@ def note(group: pd.DataFrame) -> str:
 
 
 def per_variant(study: Study, runs: pd.DataFrame, chapter: Chapter, metrics: dict[str, Any]) -> Table:
-    """A row per variant: these metrics by their way of averaging, the difference, the parameters, what is amiss."""
+    """A row per variant: these metrics by their way of averaging, the difference in the first of them, the parameters,
+    what is amiss.
+    """
+    judged_by = next(iter(metrics))
     rows = []
     for variant, group in runs.groupby("variant", sort=False):
         row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}
         for metric, averaged in metrics.items():
             known = chapter.get(metric, {}).get(study["name"], {}).get(variant)
             row |= mean_cell(metric, averaged(values(group, metric)), known)
-        row |= _against(study, runs, str(variant))
+        row |= _against(study, runs, str(variant), judged_by)
         counted = group["parameters"].dropna().tolist() if "parameters" in group else []
         row["parameters"] = int(counted[0]) if counted else None
         rows.append(row | {"note": note(group)})
     frame = pd.DataFrame(rows)
-    p_values = holm([p_value(paired(*_compared(study, runs, str(variant)))) for variant in frame["variant"]])
+    p_values = holm([p_value(paired(*_compared(study, runs, str(variant), judged_by))) for variant in frame["variant"]])
     if any(p == p for p in p_values):
         frame.insert(frame.columns.get_loc("parameters"), "p_holm", p_values)  # type: ignore[arg-type]
-    return Table(study["name"], caption_of(study), frame, noise_floor(study, runs))
+    return Table(study["name"], caption_of(study), frame, noise_floor(study, runs, judged_by))
 
 
-def noise_floor(study: Study, runs: pd.DataFrame) -> str:
+def noise_floor(study: Study, runs: pd.DataFrame, metric: str) -> str:
     """What a difference is to be held against: how far the baseline's own runs lie apart."""
     baseline = str(study.get("baseline", ""))
-    found = values(runs[runs["variant"] == baseline], PERPLEXITY)
+    if not baseline:
+        return ""
+    found = values(runs[runs["variant"] == baseline], metric)
     if len(found) < 2:
-        return (
-            f"Noise floor: not known, since {len(found) or 'no'} run of the baseline shows no spread."
-            if baseline
-            else ""
-        )
-    spread = float(np.std(found, ddof=1))
+        why = "one run of the baseline shows no spread" if found else "no run of the baseline is done"
+        return f"Noise floor: not known, since {why}."
+    words = metric.replace("heldout", "held-out").replace("_", " ")
     return (
-        f"Noise floor: {spread:.2f}, the standard deviation of held-out perplexity over {len(found)} seeds of the "
-        f"baseline ({label_of(study, baseline)})."
+        f"Noise floor: {number(float(np.std(found, ddof=1)))}, the standard deviation of {words} over {len(found)} "
+        f"seeds of the baseline ({label_of(study, baseline)})."
     )
 
 
-def _against(study: Study, runs: pd.DataFrame, variant: str) -> dict[str, Any]:
-    """Held-out perplexity less that of the baseline or, in a study that adds piece by piece, of the row above."""
-    return mean_cell(f"difference_from_{_reference(study)}", mean(paired(*_compared(study, runs, variant))))
+def _against(study: Study, runs: pd.DataFrame, variant: str, metric: str) -> dict[str, Any]:
+    """The metric less that of the baseline or, in a study that adds piece by piece, of the row above."""
+    return mean_cell(f"difference_from_{_reference(study)}", mean(paired(*_compared(study, runs, variant, metric))))
 
 
 def _reference(study: Study) -> str:
     return "row_above" if study.get("compare") == "row_above" else "baseline"
 
 
-def _compared(study: Study, runs: pd.DataFrame, variant: str) -> tuple[dict[int, float], dict[int, float]]:
+def _compared(study: Study, runs: pd.DataFrame, variant: str, metric: str) -> tuple[dict[int, float], dict[int, float]]:
     """The variant's values by seed, and those of what it is compared with; the latter empty where it is the first."""
     names = [str(name) for name in runs["variant"].unique()]
     other = study.get("baseline")
     if _reference(study) == "row_above":
         other = dict(zip(names[1:], names)).get(variant)
-    of = {name: by_seed(runs[runs["variant"] == name], PERPLEXITY) for name in (variant, other)}
+    of = {name: by_seed(runs[runs["variant"] == name], metric) for name in (variant, other)}
     return of[variant], {} if other == variant else of[other]

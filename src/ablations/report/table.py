@@ -37,3 +37,16 @@ def caption_of(study: Mapping[str, Any]) -> str:
 def label_of(study: Mapping[str, Any], variant: str) -> str:
     """A variant's label in its study's file, else its name."""
     return str((study.get("rows") or {}).get(variant, variant))
+
+
+def number(value: Any) -> str:
+    """Two decimals, or three significant digits below one; whole numbers in full; empty for what is not known."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value == 0:
+        return "0"
+    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.3g}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.report.table import Table
+from ablations.report.table import Table, number
 
 BESIDES = ("_n", "_low", "_high", "_chapter")
 
@@ -62,19 +62,6 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
         if column == "row" or any(cells):
             shown["" if column == "row" else _heading(column)] = cells
     return pd.DataFrame(shown)
-
-
-def number(value: Any) -> str:
-    """Two decimals, or three significant digits below one; whole numbers in full; empty for what is not known."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return f"{value:,}"
-    if value == 0:
-        return "0"
-    return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.3g}"
 
 
 def _cell(row: dict[Any, Any], column: str) -> str:

@@ -19,7 +19,7 @@ from ablations.study.cost import rate, remember, seconds
 
 ENDED = ("done", "diverged", "failed", "stopped", "kept", "lost")
 GOOD = ("done", "kept")
-ATTEMPTS = 3  # times that a run whose process is killed is taken up by one command
+ATTEMPTS = 3  # times that a run is taken up by one command when its process is killed and it got no farther
 PATIENCE = 0.3  # seconds between two writes of a run's place on the board
 ENOUGH = 3.0  # seconds of training steps before their speed is believed
 PLAIN_EVERY = 15.0  # seconds between two lines where the output is no terminal
@@ -39,13 +39,15 @@ class Post:
     def __init__(self, folder: Path, name: str, steps: int) -> None:
         self.file = folder / "status.json"
         self.earlier = _read(self.file) or {}
+        farther = self.earlier.get("step", 0) > self.earlier.get("reached", 0)
         self.place: Place = {
             "name": name,
             "state": "starting",
             "step": 0,
             "steps": steps,
             "began": time.time(),
-            "attempt": self.earlier.get("attempt", 0) + 1,
+            "attempt": 1 if farther else self.earlier.get("attempt", 0) + 1,
+            "reached": self.earlier.get("step", 0),
         }
         self._written = self._first = 0.0
         self._smooth: float | None = None

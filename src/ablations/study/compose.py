@@ -132,7 +132,8 @@ def variants(study: str) -> list[str]:
         raise InputError(f"study: {study}; allowed: {', '.join(known)}")
     try:
         node: Any = OmegaConf.load(file)
-        rows = list(((node or {}).get("study") or {}).get("rows") or {})
+        described = (node or {}).get("study") or {}
+        rows = list(described.get("rows") or {})
     except Exception as error:  # whatever YAML makes of a damaged file
         raise InputError(f"study: conf/study/{study}.yaml cannot be read ({one_line(error)})") from error
     files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
@@ -140,7 +141,12 @@ def variants(study: str) -> list[str]:
         raise InputError(f"study.rows: {study} names {lost[0]}; allowed: {', '.join(files) or 'no variant is there'}")
     if not files:
         raise InputError(f"study: {study} has no variant; allowed: a file at least in conf/variant/{study}/")
-    return rows + [name for name in files if name not in rows]
+    known = rows + [name for name in files if name not in rows]
+    if described.get("baseline", known[0]) not in known:
+        raise InputError(f"study.baseline: {described['baseline']}; allowed: {', '.join(known)}")
+    if described.get("compare", "baseline") not in ("baseline", "row_above"):
+        raise InputError(f"study.compare: {described['compare']}; allowed: baseline, row_above")
+    return known
 
 
 def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str, str]:

@@ -20,7 +20,7 @@ def place(folder: Path, gpus: int, slots: int) -> Iterator[int]:
         slots: runs that share one.
 
     Yields:
-        The number of the GPU. Those with the fewest runs are taken first.
+        The number of the GPU. First places are taken before second ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
     gpu, lock = _first_free(

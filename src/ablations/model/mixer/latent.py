@@ -21,10 +21,11 @@ class LatentAttention(Attention):
         heads: how many, side by side.
         latent: width of the small vector.
         turned: width of the part that the position encoding turns.
+        dropout: on the weights, after the softmax.
     """
 
-    def __init__(self, width: int, heads: int, latent: int, turned: int) -> None:
-        super().__init__(width, heads=heads, project=True)
+    def __init__(self, width: int, heads: int, latent: int, turned: int, dropout: float = 0.0) -> None:
+        super().__init__(width, heads=heads, project=True, dropout=dropout)
         for name, value in (("latent", latent), ("turned", turned)):
             if value < 1:
                 raise ValueError(f"{name}: {value}; allowed: at least 1")

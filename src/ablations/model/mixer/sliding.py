@@ -37,5 +37,5 @@ class SlidingWindow(Attention):
         heads = super()._heads(x_BxTxD, position, past)
         if past is not None:
             first = {name: max(0, kept.shape[-2] - self.window + 1) for name, kept in past.kept.items()}
-            past.kept = {name: kept[..., first[name] :, :] for name, kept in past.kept.items()}
+            past.kept = {name: kept[..., first[name] :, :].clone() for name, kept in past.kept.items()}
         return heads

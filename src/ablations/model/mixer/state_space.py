@@ -64,7 +64,7 @@ class StateSpace(nn.Module):
             input_BxTxExN = torch.cat((first, input_BxTxExN[:, 1:]), dim=1)
         h_BxTxExN = scan(decay_BxTxExN, input_BxTxExN)
         if past is not None:
-            past.kept["state"] = h_BxTxExN[:, -1]
+            past.kept["state"] = h_BxTxExN[:, -1].clone()
         y_BxTxE = (h_BxTxExN * out_BxTxN[..., None, :]).sum(dim=-1) + self.skip * u_BxTxE
         y_BxTxD: Tensor = self.output(y_BxTxE * F.silu(gate_BxTxE))
         return y_BxTxD
@@ -75,6 +75,6 @@ class StateSpace(nn.Module):
             before = u_BxTxE.new_zeros(len(u_BxTxE), self.kernel - 1, self.channels)
         whole_BxSxE = torch.cat((before, u_BxTxE), dim=1)
         if past is not None:
-            past.kept["input"] = whole_BxSxE[:, len(whole_BxSxE[0]) - self.kernel + 1 :]
+            past.kept["input"] = whole_BxSxE[:, len(whole_BxSxE[0]) - self.kernel + 1 :].clone()
         convolved_BxTxE: Tensor = self.convolution(whole_BxSxE.transpose(1, 2)).transpose(1, 2)
         return convolved_BxTxE

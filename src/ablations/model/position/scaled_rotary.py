@@ -24,6 +24,8 @@ class ScaledRotary(Rotary):
         base: as for `Rotary`.
     """
 
+    follows_length = True  # keys that are kept were turned for a shorter text, so nothing can be kept
+
     def __init__(self, width: int, method: str, trained: int, base: float = 10000.0) -> None:
         super().__init__(width, base)
         if method not in METHODS:

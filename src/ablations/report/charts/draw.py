@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from ablations.report.write import number
+from ablations.report.table import number
 
 WIDTH, HEIGHT, ROW = 560, 260, 40  # pixels of a chart by itself; on the page its width is that of its column
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7F7F7F", "#8B4513", "#6A5ACD", "#2F4F4F"]
@@ -81,6 +82,7 @@ def lines(
 def chart_of(name: str, study: Study, title: str, text: str, chart: Any, height: int) -> Chart:
     spec: dict[str, Any] = chart.properties(width=WIDTH, height=height).to_dict()
     spec["description"] = f"{title}. {text}"
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", name)  # of files, and of an element of the page
     return Chart(name, str(study.get("section") or ""), title, text, spec)
 
 

@@ -6,8 +6,7 @@ import altair as alt
 import pandas as pd
 
 from ablations.report.charts.draw import COLOURS, Chart, chart_of, lines, rounded
-from ablations.report.table import Table
-from ablations.report.write import number
+from ablations.report.table import Table, number
 
 
 def measured_charts(tables: dict[str, Table]) -> list[Chart]:

@@ -6,8 +6,7 @@ import pandas as pd
 from ablations.report.charts.draw import COLOURS, ROW, Chart, Study, chart_of, lines, rounded
 from ablations.report.results import COUNTED, load_history
 from ablations.report.studies import PERPLEXITY
-from ablations.report.table import Table, label_of
-from ablations.report.write import number
+from ablations.report.table import Table, label_of, number
 
 ACCURACY = {"coreference": "accuracy_vocabulary", "stacks": "accuracy"}  # studies that are not judged by perplexity
 PROBES = {
@@ -90,7 +89,7 @@ def training_curves(study: Study, runs: pd.DataFrame) -> list[Chart]:
         for variant, group in mine.groupby("variant", sort=False):
             shown = group[group["block"].isin([blocks[0], blocks[len(blocks) // 2], blocks[-1]])]
             shown = shown.assign(line="block " + shown["block"].astype(int).astype(str))
-            name = f"{study['name']}_{probe}_{str(variant).replace(' ', '_').replace(',', '')}"
+            name = f"{study['name']}_{probe}_{variant}"
             found.append(lines(name, study, f"{study['name']}, {variant}: {words}", shown, "line", words))
     return [chart for chart in found if chart is not None]
 

@@ -8,18 +8,17 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.console import Console
 from rich.table import Table
 
 from ablations.report.claims.quantity import Source
-from ablations.report.claims.verdict import Claim, Part, judged, plain
+from ablations.report.claims.verdict import EXACT, Claim, Part, judged, plain, reasons
 from ablations.report.measured import measured_rows
 from ablations.report.results import load_plan, load_runs
 from ablations.report.statistics import CONFIDENCE
-from ablations.report.write import number
+from ablations.report.table import number
 from ablations.settings import CONF, ROOT, InputError, command, one_line
 
 COLOURS = {"SUPPORTED": "green", "NOT SUPPORTED": "red", "INCONCLUSIVE": "yellow"}
@@ -50,9 +49,9 @@ def told(part: Part) -> str:
     if not value.n:
         return part.why
     interval = f" [{number(value.low)}, {number(value.high)}]" if number(value.low) else ""
-    whole = part.why == "no seed to vary" and value.mean.is_integer()
+    whole = part.why == EXACT and value.mean.is_integer()
     return f"{number(int(value.mean) if whole else value.mean)}{interval}" + (
-        "" if part.why == "no seed to vary" else f", n = {value.n}"
+        "" if part.why == EXACT else f", n = {value.n}"
     )
 
 
@@ -78,15 +77,15 @@ def main(arguments: list[str]) -> int:
         options[key] = value
     found = claims(options["budget"])
     record = ROOT / "reports" / options["budget"] / "verdicts.json"
+    if options["record"] == "yes":
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps({claim.id: claim.verdict for claim in found}, indent=1) + "\n")
     if "out" in options:
         file = ROOT / options["out"]
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps([plain(claim) for claim in found], indent=1, allow_nan=False) + "\n")
         return 0
     _print(found)
-    if options["record"] == "yes":
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps({claim.id: claim.verdict for claim in found}, indent=1) + "\n")
     lines = turned(found, record)
     for line in lines:
         print(f"turned: {line}", file=sys.stderr)
@@ -100,17 +99,12 @@ def _print(found: list[Claim]) -> None:
         ours = "\n".join(told(part) for part in claim.parts)
         colour = COLOURS[claim.verdict]
         stated = "" if claim.stated is None else str(claim.stated)
-        table.add_row(claim.id, claim.claim, ours, stated, f"[{colour}]{claim.verdict}[/]{_reasons(claim)}")
+        why = "".join(f"\n{reason}" for reason in reasons(claim))
+        table.add_row(claim.id, claim.claim, ours, stated, f"[{colour}]{claim.verdict}[/]{why}")
     console.print(table)
     counts = Counter(claim.verdict for claim in found)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in COLOURS)
     console.print(f"{len(found)} claims: {summary} ({CONFIDENCE:.0%} intervals)")
-
-
-def _reasons(claim: Claim) -> str:
-    reasons: dict[str, Any] = dict.fromkeys(p.why for p in claim.parts if p.verdict == claim.verdict and p.value.n)
-    shown = [reason for reason in reasons if reason and reason != "no seed to vary"]
-    return f"\n{'; '.join(shown)}" if shown else ""
 
 
 if __name__ == "__main__":

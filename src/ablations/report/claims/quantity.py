@@ -76,7 +76,7 @@ def quantity(spec: Any, source: Source, where: str) -> Values:
 
 def _run(spec: Spec, source: Source, where: str) -> Values:
     group = source.group(spec["run"])
-    found = _values(by_seed(group, spec["metric"]), group, geometric=spec["metric"].endswith("perplexity"))
+    found = _values(by_seed(group, spec["metric"]), group, geometric="perplexity" in spec["metric"])
     counted = spec["metric"] == "parameters" and len(set(found.by_seed.values())) == 1
     return dataclasses.replace(found, exact=counted)
 
@@ -89,8 +89,9 @@ def _history(spec: Spec, source: Source, where: str) -> Values:
     found: dict[int, float] = {}
     for run in group[group["state"].isin(COUNTED)].itertuples():
         history = load_history(Path(str(run.folder)))
-        if spec["column"] in history:
-            found[int(run.seed)] = float(history[spec["column"]].dropna().iloc[places[spec["at"]]])  # type: ignore[arg-type]
+        if spec["column"] not in history or (readings := history[spec["column"]].dropna()).empty:
+            continue
+        found[int(run.seed)] = float(readings.iloc[places[spec["at"]]])  # type: ignore[arg-type]
     return _values(found, group)
 
 

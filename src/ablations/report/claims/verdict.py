@@ -13,6 +13,7 @@ from ablations.settings import InputError
 
 SUPPORTED, NOT_SUPPORTED, INCONCLUSIVE = "SUPPORTED", "NOT SUPPORTED", "INCONCLUSIVE"
 VERDICTS = (NOT_SUPPORTED, INCONCLUSIVE, SUPPORTED)  # of several parts, the first that any has
+EXACT = "no seed to vary"
 MOST = 50  # seeds: more are not called for
 
 NEEDED = ("id", "section", "claim", "reason")
@@ -86,18 +87,22 @@ def _part(spec: Any, source: Source, where: str, diverged_holds: bool) -> Part:
 
 
 def judge(values: Values, low: float, high: float, diverged_holds: bool = False) -> Part:
-    """Whether a quantity lies between `low` and `high`: its 95 % interval inside, outside, or across."""
-    found = (log_mean if values.geometric else mean)(list(values.by_seed.values()))
-    if values.diverged:
-        whole = diverged_holds and (not found.n or low <= found.mean <= high)
-        return Part(SUPPORTED if whole else INCONCLUSIVE, found, values.outcomes)
+    """Whether a quantity lies between `low` and `high`: its 95 % interval inside, outside, or across. Where divergence
+    is what is claimed, two runs that all diverged support it; of several, the others are judged.
+    """
+    given = list(values.by_seed.values())
+    if any(not math.isfinite(value) or (values.geometric and value <= 0) for value in given):
+        return Part(INCONCLUSIVE, mean([]), "a value that has no mean: a ratio of or by zero")
+    found = (log_mean if values.geometric else mean)(given)
+    if values.diverged and not diverged_holds:
+        return Part(INCONCLUSIVE, found, values.outcomes)
+    if values.diverged and not found.n:
+        return Part(SUPPORTED if values.diverged > 1 else INCONCLUSIVE, found, values.outcomes)
     if not found.n:
         return Part(INCONCLUSIVE, found, values.outcomes or "no value")
-    if not math.isfinite(found.mean):
-        return Part(NOT_SUPPORTED, found, "no finite value")
     inside = low <= found.mean <= high
     if values.exact:
-        return Part(SUPPORTED if inside else NOT_SUPPORTED, found, "no seed to vary")
+        return Part(SUPPORTED if inside else NOT_SUPPORTED, found, EXACT)
     if found.n == 1:
         side = "within the claim" if inside else "against the claim"
         return Part(INCONCLUSIVE, found, f"one run, {side}; a second one would give an interval")
@@ -131,6 +136,12 @@ def _bounds(operator: str, given: Any, where: str) -> tuple[float, float]:
     if operator in ("at_least", "above"):
         return (math.nextafter(only, math.inf) if operator == "above" else only), math.inf
     return -math.inf, (math.nextafter(only, -math.inf) if operator == "below" else only)
+
+
+def reasons(claim: Claim) -> list[str]:
+    """Why a claim has its verdict, as far as its numbers do not say so."""
+    found = dict.fromkeys(part.why for part in claim.parts if part.verdict == claim.verdict and part.value.n)
+    return [why for why in found if why and why != EXACT]
 
 
 def plain(claim: Claim) -> Mapping[str, Any]:
