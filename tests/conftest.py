@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ablations.data import corpus, tokenizer
 
 PROJECT = Path(__file__).parents[1]
+torch.set_num_threads(1)  # tests go side by side
 TEXT = "the old king spoke to the young king , and the young king spoke of the old days . " * 400
 
 

@@ -87,7 +87,7 @@ def test_a_wrong_checksum_names_both_sums_and_the_source_and_leaves_no_file(run:
     for part in (SHA256, hashlib.sha256(b"another text").hexdigest(), "other.txt"):
         assert part in found.stderr
     assert [file.name for file in (project / "data").glob("corpus*")] == ["corpus.txt"]  # what was there before
-    assert (project / "data" / "corpus.txt").read_text() == TEXT
+    assert (project / "data" / "corpus.txt").read_text() == 2 * TEXT
     (project / "data" / "corpus.txt").unlink()
     assert run("ablations.data.corpus", "corpus.path=other.txt").returncode == 2
     assert not list((project / "data").glob("corpus*"))
@@ -107,7 +107,7 @@ def test_a_corpus_that_is_none(run: Command, project: Path, content: bytes | Non
         (project / "it.txt").write_bytes(content)
     found = run("ablations.data.corpus", "corpus.path=it.txt", "corpus.sha256=null")
     assert found.returncode == 2 and says in found.stderr and len(found.stderr.splitlines()) == 1
-    assert (project / "data" / "corpus.txt").read_text() == TEXT
+    assert (project / "data" / "corpus.txt").read_text() == 2 * TEXT
 
 
 def test_any_other_text_will_do(run: Command, project: Path) -> None:

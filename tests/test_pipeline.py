@@ -180,7 +180,7 @@ def test_a_study_of_ones_own_takes_no_python(repository: Path) -> None:
 
 
 OWN = {
-    "study/mine.yaml": "study: {name: mine, question: How wide?, baseline: narrow, rows: {narrow: narrow, wide: wide}}",
+    "study/mine.yaml": "study: {name: mine, question: 'How wide?', baseline: narrow, rows: {narrow: narrow, wide: wide}}",
     "variant/mine/narrow.yaml": "defaults: [/study/mine, _self_]\nmodel: {width: 16}\n",
     "variant/mine/wide.yaml": "defaults: [/study/mine, _self_]\nmodel: {width: 32}\n",
 }
