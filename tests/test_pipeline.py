@@ -175,12 +175,12 @@ def test_a_study_of_ones_own_takes_no_python(repository: Path) -> None:
     assert table["row"].tolist() == ["narrow", "wide"] and (table["heldout_perplexity_n"] == 3).all()
     assert table["difference_from_baseline_low"].notna().tolist() == [False, True] and "p_holm" in table
     page = (repository / "reports/chapter/index.html").read_text()
-    assert "How wide?" in page and "mine_rows" in page and "mine_training" in page
+    assert "How wide" in page and "mine_rows" in page and "mine_training" in page
     assert (repository / "reports/chapter/figures/mine_rows.svg").exists()
 
 
 OWN = {
-    "study/mine.yaml": "study: {name: mine, question: 'How wide?', baseline: narrow, rows: {narrow: narrow, wide: wide}}",
+    "study/mine.yaml": "study: {name: mine, question: How wide, baseline: narrow, rows: {narrow: narrow, wide: wide}}",
     "variant/mine/narrow.yaml": "defaults: [/study/mine, _self_]\nmodel: {width: 16}\n",
     "variant/mine/wide.yaml": "defaults: [/study/mine, _self_]\nmodel: {width: 32}\n",
 }
