@@ -19,13 +19,12 @@ from tests.conftest import SMALL, Command, environment_of, records
 LONG = ("steps=1000", *SMALL[1:], "runtime.checkpoint_every=20")
 
 
-@pytest.fixture
-def begun(project: Path) -> Iterator[subprocess.Popen[str]]:
-    """A long run in a process group of its own, past its first checkpoint."""
+def started(project: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """A training command in a process group of its own, past its first checkpoint."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "ablations.train", *LONG],
+        [sys.executable, "-m", "ablations.train", *arguments],
         cwd=project,
-        env=environment_of(project),
+        env=environment_of(project, **environment),
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -34,6 +33,13 @@ def begun(project: Path) -> Iterator[subprocess.Popen[str]]:
     while not list((project / ".work" / "runs").glob("*/last.ckpt")):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
+    return process
+
+
+@pytest.fixture
+def begun(project: Path) -> Iterator[subprocess.Popen[str]]:
+    """A long run in a process group of its own, past its first checkpoint."""
+    process = started(project, *LONG)
     yield process
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
@@ -70,18 +76,7 @@ def test_a_signal_to_a_sweep_ends_it(project: Path, number: int, code: int) -> N
     """To the command alone, whose workers are then ended: that is not taken for a killed worker."""
     small = [option for option in SMALL if not option.startswith("steps")]
     sweep = ("-m", "hydra.launcher.n_jobs=2", "seed=0,1,2", "steps=20000", *small)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ablations.train", *sweep],
-        cwd=project,
-        env=environment_of(project, LAUNCHER="joblib"),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 60
-    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
+    process = started(project, *sweep, LAUNCHER="joblib")
     os.kill(process.pid, number)
     _, told = process.communicate(timeout=40)
     assert process.returncode == code and "Traceback" not in told, told
@@ -100,17 +95,7 @@ def test_a_killed_worker_costs_no_other_run(run: Command, project: Path) -> None
         *small,
         "runtime.checkpoint_every=5",
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ablations.train", *sweep],
-        cwd=project,
-        env=environment_of(project, LAUNCHER="joblib"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
+    process = started(project, *sweep, LAUNCHER="joblib")
     workers = [p for p in psutil.Process(process.pid).children() if "LokyProcess" in " ".join(p.cmdline())]
     workers[0].kill()
     _, told = process.communicate(timeout=120)

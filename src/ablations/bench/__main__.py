@@ -56,7 +56,7 @@ class Worker:
         """Seconds per step, over as many as its kind takes."""
         steps = steps or STEPS[self.kind]
         self.ask(steps)
-        return self._answer() / steps
+        return self.answer(steps)
 
     def _answer(self) -> float:
         line = self.process.stdout.readline()  # type: ignore[union-attr]

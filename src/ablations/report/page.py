@@ -18,13 +18,13 @@ from ablations.report.charts.trained import study_charts
 from ablations.report.claims.__main__ import claims, told
 from ablations.report.claims.verdict import Claim, reasons
 from ablations.report.origins import origins
-from ablations.report.results import load_plan, load_runs
+from ablations.report.results import budget_of, load_plan, load_runs
 from ablations.report.statistics import log_mean
 from ablations.report.studies import PERPLEXITY, values
 from ablations.report.table import Table, number
 from ablations.report.tables import build, load_chapter
 from ablations.report.write import readable, reading
-from ablations.settings import ROOT, InputError, command
+from ablations.settings import ROOT, command
 
 NAMES = {
     "A": "Averages",
@@ -172,11 +172,7 @@ def _script_safe(value: Any) -> str:
 @command
 def main(arguments: list[str]) -> None:
     """`python -m ablations.report.page [budget=NAME]`."""
-    budget = "chapter"
-    for argument in arguments:
-        key, _, budget = argument.partition("=")
-        if key != "budget":
-            raise InputError(f"{argument}: not known; allowed: budget=NAME")
+    budget = budget_of(arguments)
     plan = load_plan(budget)
     runs = load_runs(plan, ROOT / "results")
     tables = build(plan, runs, budget, load_chapter())

@@ -14,6 +14,20 @@ STALE = "older code"
 COUNTED = ("done", STALE)  # states whose numbers are averaged
 
 
+def budget_of(arguments: list[str]) -> str:
+    """The budget that a report's command is given, `budget=NAME`; the chapter's where it is given none.
+
+    Raises:
+        InputError: another argument.
+    """
+    budget = "chapter"
+    for argument in arguments:
+        key, _, budget = argument.partition("=")
+        if key != "budget":
+            raise InputError(f"{argument}: not known; allowed: budget=NAME")
+    return budget
+
+
 def load_plan(budget: str) -> dict[str, Any]:
     """The studies planned at a budget, by name, each with `study` (its file's text) and `runs`.
 

@@ -11,7 +11,7 @@ import yaml
 from ablations.report import modern, studies
 from ablations.report.maps import attention_tables
 from ablations.report.measured import measured_tables
-from ablations.report.results import load_plan, load_runs
+from ablations.report.results import budget_of, load_plan, load_runs
 from ablations.report.table import Table
 from ablations.report.write import write
 from ablations.settings import CONF, ROOT, InputError, command, one_line
@@ -66,11 +66,7 @@ def load_chapter() -> dict[str, Any]:
 @command
 def main(arguments: list[str]) -> None:
     """`python -m ablations.report.tables [budget=NAME]` writes `reports/<budget>/tables/`, all of it anew."""
-    budget = "chapter"
-    for argument in arguments:
-        key, _, budget = argument.partition("=")
-        if key != "budget":
-            raise InputError(f"{argument}: not known; allowed: budget=NAME")
+    budget = budget_of(arguments)
     plan = load_plan(budget)
     tables = build(plan, load_runs(plan, ROOT / "results"), budget, load_chapter())
     folder = ROOT / "reports" / budget / "tables"

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ablations.study.cost import rate, remember, seconds
+from ablations.study.keep import keep
 
 ENDED = ("done", "diverged", "failed", "stopped", "kept", "lost")
 GOOD = ("done", "kept")
@@ -75,13 +75,7 @@ class Post:
         """Updates the place: `state`, `step`, `perplexity`, `message`. A board that cannot be written is no matter."""
         self.place |= changes | {"seconds": time.time() - self.place["began"]}
         self._written = time.monotonic()
-        try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            part = self.file.with_suffix(".part")
-            part.write_text(json.dumps(self.place))
-            os.replace(part, self.file)
-        except OSError:
-            return
+        keep(self.file, self.place)
 
 
 def places(board: Path) -> list[Place]:

@@ -4,7 +4,6 @@ import hashlib
 import heapq
 import itertools
 import json
-import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from ablations.settings import ROOT
 from ablations.study.compose import Run
 from ablations.study.cost import EVALUATED, cores
 from ablations.study.fingerprint import Config
+from ablations.study.keep import keep
 
 KEPT = ROOT / ".work" / "calibration.json"
 SECONDS, STEPS = 0.6, 2  # of timed steps per kind of run, at least
@@ -90,7 +90,7 @@ def _calibrated(runs: Sequence[Run]) -> dict[str, float]:
     unknown = {kind(run.config): run.config for run in runs if kind(run.config) not in speeds}
     if unknown:
         speeds |= _timed(unknown)
-        _keep(speeds)
+        keep(KEPT, {"machine": _machine(), "step_seconds": speeds})
     return speeds
 
 
@@ -124,13 +124,3 @@ def _kept() -> dict[str, float]:
         return {str(k): float(v) for k, v in kept["step_seconds"].items()} if kept["machine"] == _machine() else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-def _keep(speeds: dict[str, float]) -> None:
-    try:
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        part = KEPT.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps({"machine": _machine(), "step_seconds": speeds}, indent=1))
-        os.replace(part, KEPT)
-    except OSError:
-        return  # timed again the next time, nothing more

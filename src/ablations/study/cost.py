@@ -4,10 +4,10 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from ablations.settings import ROOT
+from ablations.study.keep import keep
 
 Config = dict[str, Any]
 
@@ -44,13 +44,7 @@ def rate() -> float:
 
 def remember(seen: float) -> None:
     """Keeps a rate that was seen over real runs."""
-    try:
-        RATE.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(f"{RATE}.{os.getpid()}")
-        part.write_text(json.dumps({"rate": seen}))
-        os.replace(part, RATE)
-    except OSError:
-        return  # an estimate less, nothing more
+    keep(RATE, {"rate": seen})
 
 
 def _guess() -> float:

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from ablations.settings import CONF, ROOT, InputError
 from ablations.study import compose
 from ablations.study.compose import Run
+from ablations.study.keep import keep
 
 KEPT = ROOT / ".work" / "plan"  # one file per budget and study
 
@@ -57,7 +58,7 @@ def _variants(study: str, budget: str) -> list[tuple[Run, float]]:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not kept yet, or damaged: composed anew
     runs = _composed(study, budget)
-    _keep(file, {"state": _state(), "runs": [(vars(run), work) for run, work in runs]})
+    keep(file, {"state": _state(), "runs": [(vars(run), work) for run, work in runs]})
     return runs
 
 
@@ -84,13 +85,3 @@ def _state() -> str:
     for file in sorted(files):
         state.update(f"{file}\0".encode() + file.read_bytes() + b"\0")
     return state.hexdigest()
-
-
-def _keep(file: Path, content: dict[str, Any]) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(content))
-        os.replace(part, file)
-    except OSError:
-        return  # composed again the next time, nothing more
