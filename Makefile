@@ -6,16 +6,18 @@ PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export WANDB_SILENT := true
 
-.PHONY: help setup quick study check lock test lint bench browse clean
+.PHONY: help setup clusters quick study check lock test lint bench browse sync clean
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
 	@echo "make quick    the whole pipeline at the quick budget: minutes"
 	@echo "make study    the full study at the chapter's budget: hours; goes on where it stopped"
+	@echo "make clusters what launchers slurm and ray need besides; see docs/clusters.md"
 	@echo "make check    the chapter's claims, judged on what was trained"
 	@echo "make test     linters and tests"
 	@echo "make bench    how fast it is here, against bars: minutes"
-	@echo "make browse   wandb's terminal dashboard over all runs"
+	@echo "make browse   wandb's terminal dashboard over all runs, the newest study first"
+	@echo "make sync     all runs to your wandb account, each once; DRY=1 lists what that would be"
 
 setup: $(VENV)/.ready
 
@@ -28,6 +30,9 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@$(VENV)/bin/python -m ablations.report.plots_page $(VENV)/plots.html
 	@touch $@
+
+clusters: setup
+	@$(PIP) --quiet --requirement requirements-clusters.lock
 
 # The same stages from `plan` on, under another budget. They lie in an ignored folder and keep their lock there (which
 # is why DVC is told not to ask git), so that trying the pipeline out leaves the repository as it was.
@@ -55,6 +60,11 @@ lock:
 	@.work/lock/bin/python -m pip install --quiet --editable .[dev]
 	@echo '# Exact versions of everything, made by `make lock` from pyproject.toml.' > requirements.lock
 	@.work/lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu//' >> requirements.lock
+	@.work/lock/bin/python -m pip install --quiet --editable .[slurm,ray] --constraint requirements.lock
+	@echo '# Besides requirements.lock, for launchers `slurm` and `ray`, made by `make lock` from pyproject.toml.' \
+		> requirements-clusters.lock
+	@.work/lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep --invert-match --line-regexp --fixed-strings \
+		--file requirements.lock >> requirements-clusters.lock
 	@rm -rf .work/lock
 
 check: setup
@@ -73,7 +83,10 @@ bench: setup
 	@python -m ablations.bench
 
 browse: setup
-	@wandb leet wandb
+	@python -m ablations.browse
+
+sync: setup
+	@python -m ablations.sync $(if $(DRY),dry=yes)
 
 clean:
 	rm -rf .work results/quick plans/quick measurements/quick reports/quick

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import multiprocessing
+import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ import pytest
 from ablations.study import calibrate, planned
 from ablations.study.compose import Run
 from ablations.study.cost import EVALUATED
-from ablations.study.slots import place
+from ablations.study.slots import place, visible
 from tests.conftest import Command
 
 
-def hold(folder: Path, gpus: int, slots: int, log: Any, seconds: float) -> None:
+def hold(folder: Path, gpus: list[str], slots: int, log: Any, seconds: float) -> None:
     with place(folder, gpus, slots) as gpu:
         log.put(("begin", gpu))
         time.sleep(seconds)
@@ -27,7 +28,7 @@ def test_a_gpu_takes_as_many_runs_as_it_has_slots_and_no_more(tmp_path: Path) ->
     """Seven processes, two GPUs of two places each: at most two at once on each, and all get their turn."""
     context = multiprocessing.get_context("fork")
     log: Any = context.Queue()
-    processes = [context.Process(target=hold, args=(tmp_path, 2, 2, log, 0.5)) for _ in range(7)]
+    processes = [context.Process(target=hold, args=(tmp_path, ["4", "6"], 2, log, 0.5)) for _ in range(7)]
     for process in processes:
         process.start()
     events = [log.get(timeout=30) for _ in range(14)]
@@ -44,13 +45,34 @@ def test_a_gpu_takes_as_many_runs_as_it_has_slots_and_no_more(tmp_path: Path) ->
 def test_a_process_that_is_killed_gives_its_place_back(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     log: Any = context.Queue()
-    process = context.Process(target=hold, args=(tmp_path, 1, 1, log, 60))
+    process = context.Process(target=hold, args=(tmp_path, ["0"], 1, log, 60))
     process.start()
     assert log.get(timeout=30) == ("begin", 0)
     process.kill()
     process.join()
-    with place(tmp_path, 1, 1) as gpu:
+    with place(tmp_path, ["0"], 1) as gpu:
         assert gpu == 0
+
+
+def test_gpus_have_the_names_that_all_processes_of_a_machine_know_them_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs of Slurm's on one machine each see a single GPU, which torch calls 0."""
+    for variable in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(variable, raising=False)
+    assert visible(2) == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert visible(1) == ["0"]
+    monkeypatch.setenv("SLURM_JOB_GPUS", "5")
+    assert visible(1) == ["5"]
+    assert visible(4) == ["0", "1", "2", "3"], "a list of another length is not about what torch sees"
+
+
+def test_machines_that_share_a_folder_do_not_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with place(tmp_path, ["0"], 1):
+        monkeypatch.setattr(platform, "node", lambda: "another")
+        with place(tmp_path, ["0"], 1) as gpu:
+            assert gpu == 0
 
 
 def test_a_plan_is_kept_until_something_changes(run: Command, project: Path) -> None:

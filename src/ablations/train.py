@@ -1,5 +1,6 @@
 """`python -m ablations.train key=value ...` trains one run; with `-m`, a Hydra multirun over comma-separated values."""
 
+import argparse
 import errno
 import json
 import os
@@ -9,33 +10,30 @@ import tempfile
 import time
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
 
 from ablations.data.prepare import prepare
 from ablations.settings import CONF, ROOT, InputError, command
-from ablations.study import compose
+from ablations.study import cluster, compose
 from ablations.study.board import Watch, broken, places, told
 from ablations.study.check import check
 from ablations.study.compose import Run
 from ablations.study.cost import cost
 from ablations.study.job import handle_signals, job
+from ablations.study.keep import keep
 from ablations.study.ledger import FINISHED, Ledger
 
 TASK = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(job)
+LOOKS = ("cfg", "info", "shell_completion", "hydra_help", "help")  # flags that show something and train nothing
 
 
 @command
 def main(arguments: list[str]) -> int:
     """Checks all runs first, then hands over to Hydra. Exit code: 0, 1 for failed runs, 2 for bad input."""
-    parsed = get_args_parser().parse_args(arguments)
-    if parsed.config_name or parsed.config_path or parsed.config_dir:
-        raise InputError(
-            "--config-name, --config-path, --config-dir: not taken; allowed: key=value over conf/config.yaml"
-        )
-    if fixed := [o for o in parsed.overrides if o.startswith(("hydra.run.", "hydra.sweep."))]:
-        raise InputError(f"{fixed[0]}: not taken; allowed: runtime.results and runtime.work, which say where runs go")
+    parsed = _parsed(arguments)
     if (
         not parsed.run
         and not parsed.multirun
@@ -57,6 +55,10 @@ def main(arguments: list[str]) -> int:
     board = ROOT / ".work" / "board" / f"{os.getpid()}-{time.time_ns()}"
     os.environ["ABLATIONS_BOARD"] = str(board)
     costs, finished = _scope(runs, states, ledger)
+    for number, (run, _) in enumerate(runs):
+        if (state := states[run.name]) in FINISHED:  # so that no launcher hands it out
+            place = {"name": run.name, "state": "kept" if state == "done" else state, "message": "trained before"}
+            keep(board / str(number) / "status.json", place | {"seconds": 0.0})
     with Watch(board, costs, finished):
         code = _launch()
         while code is None and broken(board):
@@ -64,6 +66,28 @@ def main(arguments: list[str]) -> int:
     judged = told(places(board), list(states), accept)
     shutil.rmtree(board, ignore_errors=True)
     return code or judged
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    """The command line as Hydra reads it; raises InputError for what is not taken, before anything is composed."""
+    parser = get_args_parser()
+    parser.error = _refused  # type: ignore[method-assign]
+    parsed = parser.parse_args(arguments)
+    for flag in ("config_name", "config_path", "config_dir", "experimental_rerun"):
+        if getattr(parsed, flag):
+            raise InputError(f"--{flag.replace('_', '-')}: not taken; allowed: key=value over conf/config.yaml")
+    asked = [flag for flag in ("run", "multirun", *LOOKS) if getattr(parsed, flag)]
+    if len(asked) > 1:
+        raise InputError(f"--{asked[0]} and --{asked[1]}: not together; allowed: one of them")
+    compose.parse(parsed.overrides)
+    if asked and asked[0] in ("cfg", "info", "help"):
+        with compose.hydra():
+            compose.settings(parsed.overrides)
+    return parsed
+
+
+def _refused(message: str) -> NoReturn:
+    raise InputError(f"{message}; allowed: key=value, -m, --cfg job")
 
 
 def _launch() -> int | None:
@@ -86,6 +110,8 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
     with compose.hydra():
         jobs = compose.expand(overrides) if multirun else [overrides]
         compose.composed([*jobs[0], *(o for o in overrides if o.startswith("hydra"))])
+        if multirun:
+            cluster.ready(compose.launcher(overrides))
         runs = []
         for number, overrides_of_job in enumerate(jobs):
             run = compose.composed(overrides_of_job)

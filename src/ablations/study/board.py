@@ -38,7 +38,7 @@ class Post:
 
     def __init__(self, folder: Path, name: str, steps: int) -> None:
         self.file = folder / "status.json"
-        self.earlier = _read(self.file) or {}
+        self.earlier = read(self.file) or {}
         farther = self.earlier.get("step", 0) > self.earlier.get("reached", 0)
         self.place: Place = {
             "name": name,
@@ -82,16 +82,17 @@ def places(board: Path) -> list[Place]:
     """All places on a board, in the order of their names."""
     found = []
     for file in board.rglob("status.json"):
-        if (place := _read(file)) is not None:
+        if (place := read(file)) is not None:
             found.append(place)
     return sorted(found, key=lambda place: place["name"])
 
 
-def _read(file: Path) -> Place | None:
+def read(file: Path) -> Place | None:
+    """One place; None where it is not there, or being written at this moment."""
     try:
         place: Place = json.loads(file.read_text())
     except (OSError, ValueError):
-        return None  # not there, or written this moment
+        return None
     return place
 
 
@@ -150,7 +151,7 @@ class Watch:
         for file in self.board.rglob("status.json"):
             if file in self._places and self._places[file]["state"] in ENDED:
                 continue
-            if (place := _read(file)) is None:
+            if (place := read(file)) is None:
                 continue
             self._places[file] = place
             if place["state"] in ENDED:

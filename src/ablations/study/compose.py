@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,17 +15,24 @@ from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ablations.settings import CONF, ROOT, InputError, one_line
+from ablations.settings import CONF, FOLDER, ROOT, InputError, asks_outside, one_line, texts
 from ablations.study.fingerprint import Config, fingerprint, science
-from ablations.study.rules import SAFE, enforce
+from ablations.study.rules import enforce, launching
 
 # Overrides of these leave a variant what it is; any other makes a sweep by hand of it.
 NOT_A_CHANGE = ("seed", "budget", "logger", "runtime", "variant", "hydra")
 SWEEP = "sweep"
+OF_HYDRA = re.compile(r"hydra/launcher|hydra\.launcher(\.[A-Za-z]\w*)+")  # what can be set of it
+JOBS = 10_000  # of one sweep, at most
+
+
+# What YAML and Hydra make of damaged files, groups set to null, and the like.
+DAMAGED = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, AssertionError, RecursionError, OSError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +76,58 @@ def composed(overrides: Sequence[str]) -> Run:
     Raises:
         InputError: an unknown key or option, or a value that does not parse.
     """
-    try:
-        config = compose("config", list(overrides), return_hydra_config=True)
+    with _told(overrides):
+        config = settings(overrides)
         return describe(config, config.hydra.runtime.choices, overrides)
+
+
+def settings(overrides: Sequence[str]) -> DictConfig:
+    """What Hydra composes, its own node included, which alone is looked at.
+
+    Raises:
+        InputError: an unknown key or option, or a value that does not parse.
+    """
+    parse(overrides)
+    with _told(overrides):
+        config = compose("config", list(overrides), return_hydra_config=True)
+        own: Any = OmegaConf.to_container(config.hydra)
+        launching(own)
+    return config
+
+
+@contextmanager
+def _told(overrides: Sequence[str]) -> Iterator[None]:
+    try:
+        yield
     except InputError:
         raise
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(_explain(error)) from error
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:  # a damaged file, a group set to null
-        raise InputError(f"{' '.join(overrides)}: {one_line(error)}"[:400]) from error
+    except DAMAGED as error:
+        raise InputError(f"{' '.join(overrides)}: {one_line(error)}; allowed: what conf/ has, as YAML") from error
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """Overrides as Hydra reads them. Of Hydra's own workings only the launcher can be set: the rest could import and
+    run anything.
+
+    Raises:
+        InputError: one that does not parse, or is not taken.
+    """
+    with _told(overrides):
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    for override in parsed:
+        key, package = override.key_or_group, override.package or ""
+        of_hydra = re.match(r"hydra\b", key) and not OF_HYDRA.fullmatch(key)
+        if of_hydra or "hydra" in package.split(".") or (package and key.startswith("hydra")):
+            raise InputError(f"{override.input_line}: not taken; allowed: hydra/launcher, and hydra.launcher.<option>")
+    return parsed
+
+
+def launcher(overrides: Sequence[str]) -> str:
+    """The launcher that a multirun over `overrides` uses."""
+    of_hydra = [override for override in overrides if override.startswith("hydra")]
+    return str(compose("config", of_hydra, return_hydra_config=True).hydra.runtime.choices["hydra/launcher"])
 
 
 def with_seed(run: Run, seed: int) -> Run:
@@ -95,6 +146,12 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
         overrides: those of the task, which name a sweep by hand.
     """
     plain = OmegaConf.masked_copy(config, [str(key) for key in config if key not in ("hydra", "variant")])
+    for group, choice in choices.items():
+        if any(part in ("", ".", "..") for part in str(choice).split("/")):
+            raise InputError(f"{group}: {choice}; allowed: an option of its own folder in conf/")
+    for field, text in texts(OmegaConf.to_container(plain)):
+        if asks_outside(text):
+            raise InputError(f"{field}: {text}; allowed: a value, or another field's as ${{field}}")
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
     enforce(resolved)
     study, variant = _named(resolved, choices, overrides)
@@ -107,17 +164,30 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     Raises:
         InputError: an override that does not parse.
     """
+    if (many := math.prod(_values(override) for override in parse(overrides))) > JOBS:
+        raise InputError(f"{' '.join(overrides)}: stands for {many} runs; allowed: at most {JOBS} in a sweep")
     loader = GlobalHydra.instance().config_loader()
-    try:
+    with _told(overrides):
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
         task = [override for override in parsed if not override.key_or_group.startswith("hydra")]
         batches = BasicSweeper.split_arguments(task, max_batch_size=None)
-    except HydraException as error:
-        raise InputError(_explain(error)) from error
     jobs = [list(job) for batch in batches for job in batch]
     if not jobs:
         raise InputError(f"{' '.join(overrides)}: stands for no run; allowed: a sweep of one run at least")
     return jobs
+
+
+def _values(override: Override) -> int:
+    """How many values an override sweeps over, at least, without making them."""
+    value = override.value()
+    if isinstance(value, ChoiceSweep):
+        return len(value.list)
+    if not isinstance(value, RangeSweep):
+        return 1
+    start, stop, step = (float(number or 0) for number in (value.start, value.stop, value.step))
+    if not step or not all(map(math.isfinite, (start, stop, step))):
+        raise InputError(f"{override.input_line}: no range; allowed: range(start,stop,step), with finite numbers")
+    return max(0, math.ceil((stop - start) / step))
 
 
 def variants(study: str) -> list[str]:
@@ -133,9 +203,12 @@ def variants(study: str) -> list[str]:
     try:
         node: Any = OmegaConf.load(file)
         described = (node or {}).get("study") or {}
-        rows = list(described.get("rows") or {})
+        rows = list((described.get("rows") or {}).keys())
     except Exception as error:  # whatever YAML makes of a damaged file
-        raise InputError(f"study: conf/study/{study}.yaml cannot be read ({one_line(error)})") from error
+        reason = f"conf/study/{study}.yaml cannot be read ({one_line(error)})"
+        raise InputError(f"study: {reason}; allowed: YAML as its neighbours have it") from error
+    if described.get("name") != study:
+        raise InputError(f"study.name: {described.get('name')}; allowed: {study}, as its file is called")
     files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
     if lost := [row for row in rows if row not in files]:
         raise InputError(f"study.rows: {study} names {lost[0]}; allowed: {', '.join(files) or 'no variant is there'}")
@@ -160,8 +233,11 @@ def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str])
     study, _, variant = chosen[0].partition("/") if len(chosen) == 1 else ("", "", "")
     if variant:
         included = (config.get("study") or {}).get("name")
-        if not SAFE.fullmatch(study) or not SAFE.fullmatch(variant):
+        if not FOLDER.fullmatch(study) or not FOLDER.fullmatch(variant):
             raise InputError(f"variant: {chosen[0]}; allowed: <study>/<name>, as they stand in conf/variant/")
+        for file in (f"variant/{study}/{variant}.yaml", f"study/{study}.yaml"):
+            if not (CONF / file).resolve().is_relative_to(CONF.resolve()):
+                raise InputError(f"variant: {chosen[0]}: conf/{file} leads out of conf/; allowed: a file in it")
         if included != study:
             needed = f"a file that begins with '# @package _global_' and includes /study/{study}"
             raise InputError(f"variant: {chosen[0]} is of study {included}; allowed: {needed}")
@@ -197,7 +273,10 @@ def _explain(error: Exception) -> str:
         return f"{folder}: {Path(path).relative_to(folder)} is not known; allowed: {', '.join(options)}"
     if found := re.search(r"Could not override '([^']+)'", text):
         return f"{found[1]}: not known; allowed: {_siblings(found[1])}"
-    return one_line(error)
+    told = re.sub(r" ?See https?://\S+( for details)?", "", one_line(error))
+    told, _, rest = told.partition(" full_key: ")
+    field = f"{rest.split()[0]}: " if rest else ""
+    return f"{field}{told}; allowed: key=value, with the fields and the options of conf/"
 
 
 def _siblings(field: str) -> str:

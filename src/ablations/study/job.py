@@ -22,7 +22,7 @@ from ablations.study.ledger import FINISHED, Ledger, Row, history_csv, history_r
 from ablations.study.memory import keep_freed_memory
 from ablations.study.mirror import Mirror
 from ablations.study.provenance import commit, provenance
-from ablations.study.slots import place
+from ablations.study.slots import place, visible
 from ablations.training import CHECKPOINT
 
 
@@ -100,6 +100,9 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
 
 
 def _train(run: Run, ledger: Ledger, post: Post) -> None:
+    # wandb listens to imports, and where its service has died, whatever imports would fail: so this comes before it
+    import ablations.training.run  # noqa: F401
+
     started = datetime.now(UTC)
     commit()
     rows: list[Row] = []
@@ -150,7 +153,7 @@ def _gpu(run: Run) -> AbstractContextManager[int]:
         return nullcontext(0)
     import torch
 
-    return place(ROOT / runtime["work"] / "slots", torch.cuda.device_count(), runtime["slots"])
+    return place(ROOT / runtime["work"] / "slots", visible(torch.cuda.device_count()), runtime["slots"])
 
 
 def _reason(error: BaseException) -> str:

@@ -1,49 +1,77 @@
 """wandb as a mirror of the ledger: offline unless WANDB_MODE says otherwise, and never a reason for a run to stop."""
 
+import contextlib
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
-from ablations.settings import ROOT, one_line
+from ablations.settings import ROOT, InputError, one_line
 from ablations.study.compose import Run
 
 PATIENCE = 20.0  # seconds for wandb's server to answer
+WHOLE = "whole"  # in a run's folder: the run has ended, and nothing will be added
 
 
 class Mirror:
     """One run in wandb: group = study, job type = variant, config at init, each row as it is read.
 
-    Any failure of wandb is told once and ends the mirroring, nothing else.
+    A service of wandb's that dies is started again, once, and told all rows anew. Any other failure is told once and
+    ends the mirroring, nothing else.
 
     Args:
         run: to mirror.
     """
 
     def __init__(self, run: Run) -> None:
+        self._of = run
         self._run: Any = None
+        self._rows: list[dict[str, float]] = []
+        self._again = True
         self._failed = not run.config["logger"]["wandb"] or os.environ.get("WANDB_MODE") == "disabled"
         self.id = f"{run.budget}-{run.study}-{run.variant}-s{run.seed}-{run.fingerprint[:6]}"[-120:]
         self._guard(lambda: self._begin(run))
 
     def log(self, row: dict[str, float | None]) -> None:
         """Mirrors a row of the history under its own step."""
-        values = {name: value for name, value in row.items() if value is not None}
-        self._guard(lambda: self._run.log(values, step=int(values["step"])))
+        self._rows.append({name: value for name, value in row.items() if value is not None})
+        self._guard(lambda: self._log(self._rows[-1]))
 
     def finish(self, exit_code: int, metrics: dict[str, Any] | None = None) -> None:
         """Ends the run with the exit code that the run itself ends with."""
         self._guard(lambda: self._run.summary.update(metrics or {}))
         self._guard(lambda: self._run.finish(exit_code=exit_code))
+        if exit_code in (0, 1):  # not where a signal stopped it: such a run goes on, and is sent when it is whole
+            self._guard(lambda: (Path(self._run.dir).parent / WHOLE).touch())
 
     def _guard(self, action: Any) -> None:
         if self._failed:
             return
         try:
-            action()
+            try:
+                action()
+            except ConnectionError:
+                if not self._again:
+                    raise
+                self._again = False
+                self._restart()
+                action()
         except Exception as error:  # a dead service, a full or read-only disk, no network: all wandb's own
             self._failed = True
             print(f"warning: wandb: {one_line(error)}; the run goes on without it", file=sys.stderr)
+
+    def _log(self, values: dict[str, float]) -> None:
+        self._run.log(values, step=int(values["step"]))
+
+    def _restart(self) -> None:
+        import wandb
+
+        with contextlib.suppress(Exception):  # it forgets the dead service first, and then fails to say farewell to it
+            wandb.teardown()
+        self._begin(self._of)
+        for values in self._rows:
+            self._log(values)
 
     def _begin(self, run: Run) -> None:
         mode = os.environ.get("WANDB_MODE", "offline")
@@ -52,9 +80,9 @@ class Mirror:
                 self._init(run, mode)
                 return
             except Exception as error:
-                reason = f"{one_line(error)}; this run is mirrored offline, `wandb sync` sends it later"
+                reason = f"{one_line(error)}; this run is mirrored offline, `make sync` sends it later"
                 print(f"warning: wandb: WANDB_MODE={mode}: {reason}", file=sys.stderr)
-        for part in (ROOT / "wandb").glob(f"offline-run-*-{self.id}"):
+        for part in (ROOT / "wandb").glob(f"offline-run-{'?' * 8}_{'?' * 6}-{self.id}"):
             # a resumed run sends its whole history again, so an earlier part has nothing to add
             shutil.rmtree(part, ignore_errors=True)
         self._init(run, "offline")
@@ -90,3 +118,21 @@ class Mirror:
                 x_transaction_log_flush_interval=1,
             ),
         )
+
+
+def require_account() -> None:
+    """Asks wandb's server, unless there is no key to ask with.
+
+    Raises:
+        InputError: no account is logged in, or the server does not know it or does not answer.
+    """
+    os.environ |= {"WANDB_MODE": "online", "WANDB_SILENT": "true"}  # any other mode is meant for training
+    import wandb
+
+    allowed = "allowed: `wandb login` once, or WANDB_API_KEY"
+    try:
+        known = wandb.login(prompt=False)
+    except Exception as error:  # whatever wandb makes of a key, or of no network
+        raise InputError(f"wandb: {one_line(error)}; {allowed}, and a network") from error
+    if not known:
+        raise InputError(f"wandb: no account is logged in; {allowed}")

@@ -1,0 +1,81 @@
+"""Launcher `ray`: one task per run on the nodes of a Ray cluster, or on this machine where there is none.
+
+Written on Ray itself: hydra-ray-launcher pins a cloudpickle that today's joblib refuses, and ends at the first task
+that is lost.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+
+class RayLauncher(Launcher):
+    """Its settings are those of conf/hydra/launcher/ray.yaml.
+
+    Args:
+        address: of a cluster; None for the one that RAY_ADDRESS or this machine knows, else one of its own.
+        task: what a run needs, as `ray.remote` takes it (`num_cpus`, `num_gpus`, `resources`, `max_retries`).
+    """
+
+    def __init__(self, address: str | None, task: Mapping[str, Any]) -> None:
+        self.address, self.task = address, task
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra."""
+        self.context, self.function, self.config = hydra_context, task_function, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Hands out what the board does not know as ended, and waits for all of it."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it tells its makers
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it announces a change to come
+        import ray
+
+        from ablations.study import cluster
+
+        setup_globals()
+        board = Path(str(self.config.hydra.sweep.dir))
+        ray.init(self.address, log_to_driver=False, logging_level="error", runtime_env={"env_vars": cluster.carried()})
+        options: Any = OmegaConf.to_container(OmegaConf.create(dict(self.task)), resolve=True)
+        remote = ray.remote(**options)(_there)
+        try:
+            waiting = {}
+            for number, overrides in enumerate(job_overrides, start=initial_job_idx):
+                if not cluster.ended(board, number):
+                    config = self._config(list(overrides), number)
+                    waiting[remote.remote(self.context, config, self.function, Singleton.get_state())] = number
+            while waiting:
+                for done in ray.wait(list(waiting), timeout=1.0)[0]:
+                    try:
+                        ray.get(done)
+                        waiting.pop(done)
+                    except ray.exceptions.RayError as error:
+                        cluster.lost(board, waiting.pop(done), f"Ray: {type(error).__name__}")
+        finally:
+            ray.shutdown()
+        return [JobReturn(_return_value=None, status=JobStatus.COMPLETED) for _ in job_overrides]
+
+    def _config(self, overrides: list[str], number: int) -> DictConfig:
+        config = self.context.config_loader.load_sweep_config(self.config, overrides)
+        with open_dict(config):
+            config.hydra.job.id, config.hydra.job.num = str(number), number
+        return config
+
+
+def _there(context: HydraContext, config: DictConfig, function: TaskFunction, state: Any) -> None:
+    """The task, in a worker of Ray's."""
+    setup_globals()
+    Singleton.set_state(state)
+    run_job(
+        hydra_context=context,
+        config=config,
+        task_function=function,
+        job_dir_key="hydra.sweep.dir",
+        job_subdir_key="hydra.sweep.subdir",
+    )
