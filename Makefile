@@ -6,7 +6,7 @@ PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export WANDB_SILENT := true
 
-.PHONY: help setup clusters quick study check lock test lint bench browse sync clean
+.PHONY: help setup clusters quick study check lock test lint faults bench browse sync clean
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
@@ -15,6 +15,7 @@ help:
 	@echo "make clusters what launchers slurm and ray need besides; see docs/clusters.md"
 	@echo "make check    the chapter's claims, judged on what was trained"
 	@echo "make test     linters and tests"
+	@echo "make faults   a study under kills, full disks and damage: the same tables in the end"
 	@echo "make bench    how fast it is here, against bars: minutes"
 	@echo "make browse   wandb's terminal dashboard over all runs, the newest study first"
 	@echo "make sync     all runs to your wandb account, each once; DRY=1 lists what that would be"
@@ -78,6 +79,10 @@ lint: setup
 	@ruff format --check
 	@mypy
 	@hadolint Dockerfile
+
+# Kills, full disks, damage, edits; `make test` has the same with fewer kills and kinds of damage.
+faults: setup
+	@ABLATIONS_FAULTS=20 python -m pytest -n 2 tests/test_faults.py tests/test_disturbed.py
 
 bench: setup
 	@python -m ablations.bench

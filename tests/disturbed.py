@@ -56,7 +56,7 @@ def repository(root: Path, steps: int = STEPS) -> Path:
 
 def start(root: Path, *command: str, **environment: str) -> subprocess.Popen[str]:
     """A command of the repository's, in a session of its own, as from a terminal."""
-    more = environment_of(root, LAUNCHER="joblib", **environment)
+    more = environment_of(root, **{"LAUNCHER": "joblib"} | environment)
     more["PATH"] = f"{Path(sys.executable).parent}:{more['PATH']}"
     return subprocess.Popen(
         command, cwd=root, env=more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

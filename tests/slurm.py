@@ -73,6 +73,12 @@ def cluster(folder: Path) -> Iterator[dict[str, str]]:
         _await_node(environment, folder)
         yield {"SLURM_CONF": environment["SLURM_CONF"], "PATH": environment["PATH"]}
     finally:
+        for _ in range(20):  # what a failed test left behind
+            subprocess.run(["scancel", "--me"], env=environment, capture_output=True)
+            queue = subprocess.run(["squeue", "--noheader"], env=environment, capture_output=True, text=True)
+            if not queue.stdout.strip():
+                break
+            time.sleep(0.5)
         for daemon in reversed(daemons):
             daemon.terminate()
         for daemon in daemons:

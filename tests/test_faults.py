@@ -1,6 +1,5 @@
 """Kills, damage, a full disk, two starts at once: nothing finished is lost, nothing half done is taken for done."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.conftest import SMALL, Command, environment_of, records
@@ -83,48 +81,6 @@ def test_a_signal_to_a_sweep_ends_it(project: Path, number: int, code: int) -> N
     assert "worker was killed" not in told and records(project) == {}
 
 
-def test_a_killed_worker_costs_no_other_run(run: Command, project: Path) -> None:
-    """One of two workers dies: its pool breaks, and all runs are finished by the same command, the same bits."""
-    small = [option for option in SMALL if not option.startswith(("steps", "model.width"))]
-    sweep = (
-        "-m",
-        "hydra.launcher.n_jobs=2",
-        "model.width=16,24",
-        "seed=0,1",
-        "steps=300",
-        *small,
-        "runtime.checkpoint_every=5",
-    )
-    process = started(project, *sweep, LAUNCHER="joblib")
-    workers = [p for p in psutil.Process(process.pid).children() if "LokyProcess" in " ".join(p.cmdline())]
-    workers[0].kill()
-    _, told = process.communicate(timeout=120)
-    assert process.returncode == 0, told
-    assert "warning: a worker was killed" in told and "Traceback" not in told
-    broken = {folder: record["digest"] for folder, record in records(project).items()}
-    shutil.rmtree(project / "results")
-    again = [option for option in sweep if not option.startswith("hydra")]
-    assert run("ablations.train", *again).returncode == 0
-    assert broken == {folder: record["digest"] for folder, record in records(project).items()} and len(broken) == 4
-
-
-def test_a_damaged_checkpoint_and_a_damaged_record_are_set_aside(
-    begun: subprocess.Popen[str], run: Command, project: Path
-) -> None:
-    os.killpg(begun.pid, signal.SIGKILL)
-    begun.wait()
-    (checkpoint,) = (project / ".work" / "runs").glob("*/last.ckpt")
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-50])
-    found = run("ablations.train", *LONG)
-    assert found.returncode == 0 and "set aside as last.ckpt.corrupt; trained anew" in found.stderr
-    assert checkpoint.with_name("last.ckpt.corrupt").exists()
-    (record,) = (project / "results").rglob("run.json")
-    record.write_text(record.read_text()[:-20])
-    found = run("ablations.train", *LONG)
-    assert found.returncode == 0 and "set aside as run.json.corrupt" in found.stderr
-    assert len(records(project)) == 1
-
-
 def test_two_starts_of_one_run_at_once_train_it_once(run: Command, project: Path) -> None:
     """The second waits for the first, and then has nothing to do."""
     start = [sys.executable, "-m", "ablations.train", *SMALL, "steps=200"]
@@ -153,27 +109,3 @@ def test_no_write_permission_is_told_at_once(run: Command, project: Path) -> Non
     assert found.returncode == 2 and len(found.stderr.splitlines()) == 1
     expected = "results cannot be written (Permission denied); allowed: a folder with write permission"
     assert expected in found.stderr
-
-
-def test_a_full_disk_fails_the_run_and_keeps_what_is_finished(run: Command, project: Path, tmp_path: Path) -> None:
-    """A real, small file system: the first run fits, then it is filled to the brim."""
-    small = tmp_path / "small"
-    small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(small)], capture_output=True).returncode:
-        pytest.skip("a file system cannot be mounted here")
-    try:
-        where = (f"runtime.results={small}/results", f"runtime.work={small}/work")
-        assert run("ablations.train", *SMALL, *where).returncode == 0
-        (finished,) = small.rglob("run.json")
-        before = finished.read_bytes()
-        with (small / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-            while filler.write(b"x" * 4096):
-                pass
-        found = run("ablations.train", *SMALL, "seed=1", *where)
-        assert found.returncode == 1 and "No space left on device" in found.stderr, found.stderr
-        assert "Traceback" not in found.stderr
-        assert finished.read_bytes() == before and len(list(small.rglob("run.json"))) == 1
-        (small / "filler").unlink()
-        assert run("ablations.train", *SMALL, "seed=1", *where).returncode == 0
-    finally:
-        subprocess.run(["umount", str(small)], check=True)

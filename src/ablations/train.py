@@ -18,7 +18,7 @@ from hydra._internal.utils import get_args_parser
 from ablations.data.prepare import prepare
 from ablations.settings import CONF, ROOT, InputError, command
 from ablations.study import cluster, compose
-from ablations.study.board import Watch, broken, places, told
+from ablations.study.board import GOOD, Place, Watch, broken, places, told
 from ablations.study.check import check
 from ablations.study.compose import Run
 from ablations.study.cost import cost
@@ -63,7 +63,8 @@ def main(arguments: list[str]) -> int:
         code = _launch()
         while code is None and broken(board):
             code = _launch()
-    judged = told(places(board), list(states), accept)
+    ended = places(board)
+    judged = told(ended, list(states), accept) or _edited([run for run, _ in runs], ended, ledger)
     shutil.rmtree(board, ignore_errors=True)
     return code or judged
 
@@ -88,6 +89,15 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 def _refused(message: str) -> NoReturn:
     raise InputError(f"{message}; allowed: key=value, -m, --cfg job")
+
+
+def _edited(runs: list[Run], ended: list[Place], ledger: Ledger) -> int:
+    """Names runs that came to a good end as something else than what was asked for at the start. Exit code 1 then."""
+    trained = {place["name"] for place in ended if place["state"] in GOOD}
+    edited = [run.name for run in runs if run.name in trained and ledger.status(run) not in FINISHED]
+    for name in edited:
+        print(f"edited: {name}: its config or code changed meanwhile; the next start trains it anew", file=sys.stderr)
+    return 1 if edited else 0
 
 
 def _launch() -> int | None:

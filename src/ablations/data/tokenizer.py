@@ -23,6 +23,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from ablations.data.corpus import CORPUS
+from ablations.data.meta import meta_digest
 from ablations.settings import ROOT, InputError, command, parameters
 
 TOKENS = ROOT / "data" / "tokens"
@@ -154,6 +155,7 @@ def write(text: str, vocabulary: int, folder: Path) -> dict[str, int | str]:
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "tokens_sha256": hashlib.sha256(tokens.tobytes()).hexdigest(),
     }
+    meta["digest"] = meta_digest(meta)
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

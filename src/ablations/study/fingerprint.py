@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ablations
+from ablations.data.meta import meta_digest
 from ablations.settings import CONF, ROOT, InputError
 
 Config = dict[str, Any]
@@ -50,6 +51,8 @@ def tokens_sha256(folder: Path) -> str:
     """Checksum of the tokens in a folder, from its meta data."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
+        if meta["digest"] != meta_digest(meta):
+            raise ValueError("altered")
         if min(int(meta[name]) for name in ("vocabulary", "train_tokens", "heldout_tokens")) < 2:
             raise ValueError("too little text")
         return str(meta["tokens_sha256"])
