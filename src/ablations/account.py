@@ -8,7 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ablations.measure.accounting import CONTEXTS, account, load
-from ablations.settings import InputError, command
+from ablations.settings import InputError, command, one_line
+
+LARGEST = 10**18  # parameters, or bytes
 
 
 @command
@@ -17,7 +19,12 @@ def main(arguments: list[str]) -> None:
     files = [argument for argument in arguments if argument != "--json"]
     if len(files) != 1 or files[0].startswith("-"):
         raise InputError(f"{' '.join(arguments) or 'no argument'}: not known; allowed: CONFIG.json, then --json")
-    found = account(load(Path(files[0])), files[0])
+    try:
+        found = account(load(Path(files[0])), files[0])
+    except (RecursionError, ArithmeticError) as error:
+        raise InputError(f"{files[0]}: {one_line(error)}; allowed: a model's config.json") from error
+    if max(found["total"], *(size for sizes in found["kv_cache_bytes"].values() for size in sizes.values())) > LARGEST:
+        raise InputError(f"{files[0]}: sizes that no model has; allowed: at most 10^18 parameters or bytes")
     if "--json" in arguments:
         cache = {way: found["kv_cache_bytes"][way] for way in found["kv_cache_bytes"] if way != "as it is"}
         print(json.dumps(found | {"kv_cache_bytes": found["kv_cache_bytes"]["as it is"] | cache}, indent=1))

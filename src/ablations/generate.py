@@ -2,6 +2,7 @@
 [cache=no]`: text from a trained run, a folder of the ledger.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from ablations.settings import ROOT, InputError, command
 from ablations.study.fingerprint import fingerprint
 from ablations.study.ledger import read
+from ablations.study.trust import trusted
 
 DEFAULTS: dict[str, Any] = {"tokens": 100, "temperature": 1.0, "top_k": None, "top_p": 1.0, "seed": 0, "cache": "yes"}
 KINDS: dict[str, Callable[[str], Any]] = {
@@ -35,7 +37,12 @@ def main(arguments: list[str]) -> None:
 
     tokenizer = Tokenizer.from_file(str(ROOT / config["data"]["tokens"] / "tokenizer.json"))
     model = build_model(config, tokenizer.get_vocab_size())
-    model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
+    try:
+        model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
+    except Exception as error:  # whatever a damaged file, or one with code in it, makes torch say
+        os.replace(weights, f"{weights}.corrupt")
+        aside = f"{weights.name} is damaged and set aside as {weights.name}.corrupt"
+        raise InputError(f"run: {options['run']}: {aside}; allowed: a run trained here, as it was written") from error
     prompt = torch.tensor(tokenizer.encode(options["prompt"]).ids, dtype=torch.long)
     sampling = {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")}
     try:
@@ -68,11 +75,15 @@ def _options(arguments: list[str]) -> dict[str, Any]:
 
 def _trained(run: str) -> tuple[dict[str, Any], Path]:
     """The run's config and its weights."""
-    record = read(ROOT / run)
-    if record is None or record["status"] != "done":
+    try:
+        record = read(ROOT / run, aside=False)
+    except (OSError, ValueError):  # no folder, or no name of one
+        record = None
+    if record is None or record.get("status") != "done":
         raise InputError(
             f"run: {run} is no finished run; allowed: a folder like results/quick/ladder/layer_norm/seed-0"
         )
+    trusted(record["config"])
     if "tokens" not in record["config"]["data"]:
         raise InputError(f"run: {run} was not trained on text; allowed: a run whose data has tokens")
     if fingerprint(record["config"] | {"runtime": {}, "logger": {}}) != record["fingerprint"]:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from ablations.data.prepare import prepare
 from ablations.measure.catalogue import MEASUREMENTS
-from ablations.settings import ROOT, InputError, command, parameters
+from ablations.settings import ROOT, SEEDS, InputError, command, folder_name, parameters
 from ablations.study import compose
 from ablations.study.board import duration
 from ablations.study.compose import Run
@@ -95,10 +95,11 @@ def _options(arguments: list[str]) -> dict[str, Any]:
             raise InputError(f"{argument}: not known; allowed: {', '.join(OPTIONS)} as key=value")
         options[key] = value
     seeds = options["seeds"]
-    if seeds is not None and not re.fullmatch("[1-9][0-9]{0,5}", seeds):
-        raise InputError(f"seeds: {seeds}; allowed: a whole number from 1")
+    if seeds is not None and not (re.fullmatch("[1-9][0-9]{0,5}", seeds) and int(seeds) <= SEEDS):
+        raise InputError(f"seeds: {seeds}; allowed: a whole number from 1 to {SEEDS}")
     if options.get("out") == "" or (ROOT / options.get("out", "plans")).is_file():
         raise InputError(f"out: {options['out']}; allowed: a folder")
+    folder_name("budget", options["budget"])
     if options["format"] not in FORMATS:
         raise InputError(f"format: {options['format']}; allowed: {', '.join(FORMATS)}")
     if options["time"] not in TIMES:

@@ -1,21 +1,36 @@
 """Where the project lies, what `params.yaml` says, and how bad input is told."""
 
+import errno
 import functools
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import GrammarParseError, OmegaConfBaseException
+from omegaconf.grammar.gen.OmegaConfGrammarParser import OmegaConfGrammarParser
+from omegaconf.grammar_parser import parse
 
 ROOT = Path(os.environ.get("ABLATIONS_ROOT", Path(__file__).parents[2])).resolve()
 CONF = ROOT / "conf"
 
 
-PARAMETERS = {"corpus": {"path": None, "sha256": None}, "tokenizer": {"vocabulary": 1024}, "seeds": 1, "studies": {}}
+PARAMETERS: dict[str, Any] = {
+    "corpus": {"path": None, "sha256": None},
+    "tokenizer": {"vocabulary": 1024},
+    "seeds": 1,
+    "studies": {},
+}
+UNREADABLE = (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, AssertionError, RecursionError)
+SEEDS = 10_000  # per variant, at most
+FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # its name: no way out of the one that it lies in
+SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL")
+SHORTEST = 16  # characters of a secret: shorter words may stand in a text for another reason
+LONGEST = 390  # characters of a line that tells bad input
 
 
 class InputError(ValueError):
@@ -29,25 +44,53 @@ def parameters(overrides: list[str]) -> Any:
         InputError: a damaged file, an unknown key, or an override that is not `key=value`.
     """
     try:
-        params: Any = OmegaConf.merge(PARAMETERS, OmegaConf.load(ROOT / "params.yaml"))
+        written: Any = OmegaConf.load(ROOT / "params.yaml")
+        for key in written if OmegaConf.is_dict(written) else ():
+            if key not in PARAMETERS:
+                raise InputError(f"params.yaml: {key}: not known; allowed: {', '.join(PARAMETERS)}")
+        params: Any = OmegaConf.merge(PARAMETERS, written)
         OmegaConf.set_struct(params, True)
         for override in overrides:
             key, equals, _ = override.partition("=")
             if not equals or key not in _leaves(params):
                 raise InputError(f"{override}: not known; allowed: {', '.join(_leaves(params))} as key=value")
             params.merge_with_dotlist([override])
-        OmegaConf.resolve(params)
-    except (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, AssertionError) as error:
-        if isinstance(error, InputError):
+        for field, text in texts(OmegaConf.to_container(params)):
+            if "${" in text:  # DVC reads this file, too, and knows of no interpolation
+                raise InputError(f"{field}: {text}; allowed: a plain value")
+    except (*UNREADABLE, OSError) as error:
+        if isinstance(error, InputError) or (isinstance(error, OSError) and error.errno):
             raise
-        raise InputError(f"params.yaml {' '.join(overrides)}: {one_line(error)}"[:400]) from error
+        what = " ".join(["params.yaml", *overrides])
+        raise InputError(f"{what}: {one_line(error)}; allowed: YAML with {', '.join(PARAMETERS)}") from error
+    _judge(params)
+    return params
+
+
+def _judge(params: DictConfig) -> None:
+    for section in ("corpus", "tokenizer"):
+        known = ", ".join(PARAMETERS[section])
+        if not OmegaConf.is_dict(params[section]):
+            raise InputError(f"{section}: {params[section]}; allowed: {known}")
+        if unknown := set(params[section]) - set(PARAMETERS[section]):
+            raise InputError(f"{section}.{min(map(str, unknown))}: not known; allowed: {known}")
     studies = params.studies
     if not OmegaConf.is_dict(studies) or not studies:
         raise InputError(f"studies: {studies}; allowed: names of files in conf/study/, each with a number of seeds")
     for name, least in {"seeds": params.seeds, **{f"studies.{name}": n for name, n in studies.items()}}.items():
-        if not isinstance(least, int) or isinstance(least, bool) or least < 1:
-            raise InputError(f"{name}: {least}; allowed: a whole number from 1")
-    return params
+        if not isinstance(least, int) or isinstance(least, bool) or not 1 <= least <= SEEDS:
+            raise InputError(f"{name}: {least}; allowed: a whole number from 1 to {SEEDS}")
+    for name, value in params.corpus.items():
+        if value is not None and (not isinstance(value, str) or not value.isprintable() or not value):
+            raise InputError(f"corpus.{name}: {value}; allowed: {'a text file' if name == 'path' else 'hex'}, or null")
+
+
+def texts(node: Any, field: str = "") -> Iterator[tuple[str, str]]:
+    """All texts in a plain config with their fields."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        below = f"{field}.{key}".lstrip(".")
+        yield from [(below, value)] if isinstance(value, str) else texts(value, below)
 
 
 def _leaves(node: DictConfig, prefix: str = "") -> list[str]:
@@ -59,8 +102,61 @@ def _leaves(node: DictConfig, prefix: str = "") -> list[str]:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error without its line breaks, or its type where it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """The message of an error on one line, or its type where it has none: no break, control character, or secret."""
+    words = " ".join(without_secrets(str(error)).split())
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+    return "".join(shown) or type(error).__name__
+
+
+def secrets() -> dict[str, str]:
+    """The variables of the environment that are named like secrets, with their values."""
+    return {k: v for k, v in os.environ.items() if len(v) >= SHORTEST and SECRET.search(k.upper())}
+
+
+def without_secrets(text: str) -> str:
+    """A text with `<NAME>` in place of each of their values."""
+    for name, value in secrets().items():
+        text = text.replace(value, f"<{name}>")
+    return text
+
+
+def asks_outside(text: str) -> bool:
+    """Whether a text has an interpolation that is no other field's name, as `${oc.env:HOME}`, or a damaged one."""
+    if "${" not in text:
+        return False
+    try:
+        waiting = [parse(text)]
+    except GrammarParseError:
+        return True
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, OmegaConfGrammarParser.InterpolationResolverContext):
+            return True
+        waiting += getattr(node, "children", None) or []
+    return False
+
+
+def folder_name(field: str, name: str) -> str:
+    """`name`, where it can be that of a folder.
+
+    Raises:
+        InputError: it would lead elsewhere.
+    """
+    if not FOLDER.fullmatch(name):
+        raise InputError(f"{field}: {name}; allowed: a name of at most 100 letters, digits, '.', '_', '-'")
+    return name
+
+
+def _cut(line: str) -> str:
+    """A line of bad input at most so long: the value, and what is allowed, lose their middles."""
+    told, mark, allowed = line.partition("; allowed: ")
+    told = _shortened(told, max(LONGEST - len(mark + allowed), LONGEST // 2))
+    return told + mark + _shortened(allowed, LONGEST - len(told + mark))
+
+
+def _shortened(text: str, length: int) -> str:
+    half = (length - 5) // 2
+    return text if len(text) <= length else f"{text[:half]} ... {text[-half:]}"
 
 
 def command(function: Callable[[list[str]], Any]) -> Callable[[], int]:
@@ -71,11 +167,12 @@ def command(function: Callable[[list[str]], Any]) -> Callable[[], int]:
         try:
             return int(function(sys.argv[1:]) or 0)
         except InputError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {_cut(one_line(error))}", file=sys.stderr)
             return 2
         except OSError as error:  # no permission, a full disk, a missing file: the reader's to mend, no traceback
-            print(f"error: {error.filename or 'file system'}: {error.strerror or one_line(error)}", file=sys.stderr)
-            return 2 if isinstance(error, PermissionError | FileNotFoundError) else 1
+            told = InputError(f"{error.filename or 'file system'}: {error.strerror or error}")
+            print(f"error: {_cut(one_line(told))}", file=sys.stderr)
+            return 1 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else 2
         except KeyboardInterrupt:
             return 130
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.settings import ROOT, InputError
+from ablations.settings import ROOT, InputError, folder_name
 from ablations.study.ledger import read
 
 MISSING = "not run"
 STALE = "older code"
+PLANNED = ("study", "variant", "seed", "fingerprint", "folder")  # what a plan says of each run
 COUNTED = ("done", STALE)  # states whose numbers are averaged
 
 
@@ -25,7 +26,7 @@ def budget_of(arguments: list[str]) -> str:
         key, _, budget = argument.partition("=")
         if key != "budget":
             raise InputError(f"{argument}: not known; allowed: budget=NAME")
-    return budget
+    return folder_name("budget", budget)
 
 
 def load_plan(budget: str) -> dict[str, Any]:
@@ -39,8 +40,12 @@ def load_plan(budget: str) -> dict[str, Any]:
     if not files:
         raise InputError(f"budget: {budget} has no plan; allowed: write it by `dvc repro plan` or `make {budget}`")
     try:
-        return {file.stem: json.loads(file.read_text()) for file in files}
-    except ValueError as error:
+        plan = {file.stem: json.loads(file.read_text()) for file in files}
+        for study in plan.values():
+            if not isinstance(study["study"], dict) or not all({*PLANNED} <= {*run} for run in study["runs"]):
+                raise ValueError("no plan")
+        return plan
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"plans/{budget}: damaged; allowed: write it by `dvc repro plan` or `make {budget}`"
         ) from error

@@ -15,7 +15,7 @@ import pandas as pd
 from ablations.report.page import deliver
 from ablations.report.studies import perplexities
 from ablations.report.write import write
-from ablations.settings import ROOT, InputError, command
+from ablations.settings import ROOT, InputError, command, folder_name
 from ablations.study.compose import SWEEP
 from ablations.study.fingerprint import SHOW_AND_SPEED
 from ablations.study.ledger import read
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> None:
         if not equals or key not in options:
             raise InputError(f"{argument}: not known; allowed: {', '.join(options)} as key=value")
         options[key] = value
-    study, runs = load(options["budget"], options["match"])
+    study, runs = load(folder_name("budget", options["budget"]), options["match"])
     tables = perplexities(study, runs, {})
     folder: Path = ROOT / "reports" / options["budget"] / SWEEP
     for table in tables:

@@ -22,7 +22,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ablations.settings import CONF, FOLDER, ROOT, InputError, asks_outside, one_line, texts
 from ablations.study.fingerprint import Config, fingerprint, science
-from ablations.study.rules import enforce, launching
+from ablations.study.rules import enforce
+from ablations.study.trust import launching
 
 # Overrides of these leave a variant what it is; any other makes a sweep by hand of it.
 NOT_A_CHANGE = ("seed", "budget", "logger", "runtime", "variant", "hydra")
@@ -145,10 +146,14 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
         choices: Hydra's `runtime.choices`.
         overrides: those of the task, which name a sweep by hand.
     """
-    plain = OmegaConf.masked_copy(config, [str(key) for key in config if key not in ("hydra", "variant")])
+    kept: list[Any] = [key for key in config if key not in ("hydra", "variant")]
+    plain = OmegaConf.masked_copy(config, kept)
     for group, choice in choices.items():
         if any(part in ("", ".", "..") for part in str(choice).split("/")):
-            raise InputError(f"{group}: {choice}; allowed: an option of its own folder in conf/")
+            allowed = (
+                "<study>/<name>, as they stand in conf/variant/" if group == "variant" else "an option of its group"
+            )
+            raise InputError(f"{group}: {choice}; allowed: {allowed}")
     for field, text in texts(OmegaConf.to_container(plain)):
         if asks_outside(text):
             raise InputError(f"{field}: {text}; allowed: a value, or another field's as ${{field}}")
@@ -268,7 +273,7 @@ def _explain(error: Exception) -> str:
         while folder.parts and not (CONF / folder).is_dir():
             folder = folder.parent
         options = sorted(str(p.relative_to(CONF / folder).with_suffix("")) for p in (CONF / folder).rglob("*.yaml"))
-        if not folder.parts:  # one of Hydra's own groups
+        if not folder.parts or folder.parts[0] == "hydra":  # one of Hydra's own groups
             folder, options = Path(path).parent, re.findall(r"\t([\w-]+)\n", text)
         return f"{folder}: {Path(path).relative_to(folder)} is not known; allowed: {', '.join(options)}"
     if found := re.search(r"Could not override '([^']+)'", text):

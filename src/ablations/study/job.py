@@ -15,7 +15,7 @@ from filelock import FileLock
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from ablations.settings import ROOT, InputError, one_line
+from ablations.settings import ROOT, InputError, one_line, without_secrets
 from ablations.study.board import Post
 from ablations.study.compose import Run, describe
 from ablations.study.ledger import FINISHED, Ledger, Row, history_csv, history_rows
@@ -49,7 +49,7 @@ def job(config: DictConfig) -> None:
     except Exception as error:
         post.say(state="failed", message=_reason(error))
         if not isinstance(error, InputError | OSError):
-            traceback.print_exc()
+            print(without_secrets(traceback.format_exc()), end="", file=sys.stderr)
 
 
 def handle_signals() -> None:

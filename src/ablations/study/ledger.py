@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ablations.settings import ROOT
+from ablations.settings import ROOT, InputError, without_secrets
 from ablations.study.compose import Run
 from ablations.study.fingerprint import SHOW_AND_SPEED
 from ablations.training import CHECKPOINT
@@ -38,7 +38,11 @@ class Ledger:
     def status(self, run: Run) -> str:
         """`done`, `diverged` or `failed` as recorded; `stale` if recorded for another identity; else `begun`
         where a checkpoint waits, or `todo`.
+
+        Raises:
+            InputError: a link where the run's folder belongs.
         """
+        self._inside(run.folder)
         record = read(run.folder)
         if record is not None and record["fingerprint"] == run.fingerprint:
             return str(record["status"])
@@ -49,6 +53,8 @@ class Ledger:
     def twin(self, run: Run) -> Record | None:
         """A finished record of the same identity elsewhere in the ledger, with its folder under `folder`."""
         for file in sorted(self.root.glob("*/*/*/seed-*/run.json")):
+            if _links(self.root, file.parent):
+                continue
             record = read(file.parent) if run.fingerprint.encode() in file.read_bytes() else None
             if record and record["fingerprint"] == run.fingerprint and record["status"] in FINISHED:
                 return record | {"folder": file.parent}
@@ -74,6 +80,9 @@ class Ledger:
             history: the text of `history.csv`.
             provenance: where and when.
             error: one line, for a failed run.
+
+        Raises:
+            InputError: a link where the run's folder belongs.
         """
         record: Record = {
             "study": run.study,
@@ -88,13 +97,15 @@ class Ledger:
         if details:
             record["details"] = details
         if error is not None:
-            record["error"] = error
+            record["error"] = without_secrets(error)
         record["digest"] = _digest(record, history)
         part = self.root / ".part" / run.fingerprint  # on the same file system, so that renaming is one step
+        for folder in (part, run.folder):
+            self._inside(folder)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         _write(part / "history.csv", history)
-        _write(part / "provenance.json", _json(provenance))
+        _write(part / "provenance.json", without_secrets(_json(provenance)))
         _write(part / "run.json", _json(record))
         run.folder.parent.mkdir(parents=True, exist_ok=True)
         if run.folder.exists():
@@ -103,9 +114,25 @@ class Ledger:
             shutil.rmtree(run.folder)
         os.replace(part, run.folder)
 
+    def _inside(self, folder: Path) -> None:
+        if link := next(iter(_links(self.root, folder)), None):
+            raise InputError(
+                f"runtime.results: {link} is a link; allowed: folders, so that runs stay below {self.root}"
+            )
 
-def read(folder: Path) -> Record | None:
-    """The record in a run's folder, or None. A damaged `run.json` is set aside as `run.json.corrupt`, and said so."""
+
+def _links(root: Path, folder: Path) -> list[Path]:
+    """Links among a folder and those above it, up to the ledger's own, which may be one."""
+    return [place for place in (folder, *folder.parents) if root in place.parents and place.is_symlink()]
+
+
+def read(folder: Path, aside: bool = True) -> Record | None:
+    """The record in a run's folder, or None. A damaged `run.json` is set aside as `run.json.corrupt`, and said so.
+
+    Args:
+        folder: of a run.
+        aside: False where the folder may be anyone's: what is in it stays as it is.
+    """
     file = folder / "run.json"
     try:
         record: Record = json.loads(file.read_bytes().decode())
@@ -116,8 +143,10 @@ def read(folder: Path) -> Record | None:
         reason = "altered"
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         reason = "not readable"
+    if not aside:
+        return None
     os.replace(file, f"{file}.corrupt")
     where = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
     print(f"warning: {where}: {reason}; set aside as run.json.corrupt, the run counts as not trained", file=sys.stderr)

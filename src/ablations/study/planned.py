@@ -24,6 +24,8 @@ def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
         InputError: an unknown study or budget, or a run that cannot be trained as it is.
     """
     runs = []
+    for study in studies.keys() - {path.stem for path in (CONF / "study").glob("*.yaml")}:
+        compose.variants(study)  # says what there is, before the others are composed
     for study, seeds in studies.items():
         for run, work in _variants(study, budget):
             runs += [(compose.with_seed(run, seed), work) for seed in range(seeds)]

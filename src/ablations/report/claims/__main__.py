@@ -19,7 +19,7 @@ from ablations.report.measured import measured_rows
 from ablations.report.results import load_plan, load_runs
 from ablations.report.statistics import CONFIDENCE
 from ablations.report.table import number
-from ablations.settings import CONF, ROOT, InputError, command, one_line
+from ablations.settings import CONF, ROOT, InputError, command, folder_name, one_line
 
 COLOURS = {"SUPPORTED": "green", "NOT SUPPORTED": "red", "INCONCLUSIVE": "yellow"}
 
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
         if not equals or key not in ("budget", "out", "record") or (key == "record" and value not in ("yes", "no")):
             raise InputError(f"{argument}: not known; allowed: budget=NAME, out=FILE, record=yes")
         options[key] = value
-    found = claims(options["budget"])
+    found = claims(folder_name("budget", options["budget"]))
     record = ROOT / "reports" / options["budget"] / "verdicts.json"
     if options["record"] == "yes":
         record.parent.mkdir(parents=True, exist_ok=True)
