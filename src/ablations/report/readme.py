@@ -1,35 +1,90 @@
-"""`python -m ablations.report.readme` puts the main tables into README, so that no number there is typed in."""
+"""`python -m ablations.report.readme` fills README.md and docs/findings.md, so that no number there is typed in.
 
+What stands between `<!-- made by python -m ablations.report.readme: NAME, ... -->` and `<!-- end -->` is what is named: a
+table of `reports/chapter/tables/`, `verdicts` for how many claims of each section hold, or `claims A` for a section's.
+"""
+
+import re
 import sys
+from collections import Counter
 
+from ablations.report.claims.__main__ import COLOURS, claims, told
+from ablations.report.claims.verdict import Claim
 from ablations.settings import ROOT, InputError, command
 
-TABLES = ("averages", "ladder", "position", "coreference")
-BEGIN, END = "<!-- tables: made by python -m ablations.report.readme -->", "<!-- end of tables -->"
+BUDGET = "chapter"
+FILES = ("README.md", "docs/findings.md")
+BLOCK = re.compile(r"(<!-- made by python -m ablations\.report\.readme: ([^>]*) -->\n).*?(<!-- end -->)", re.S)
+SECTIONS = {
+    "A": "averages",
+    "B": "the same average, three ways",
+    "C": "variance of a dot product",
+    "D": "softmax of large scores",
+    "E": "dividing by sqrt(d_k)",
+    "F": "the ladder from one head to the block",
+    "G": "where the parameters sit",
+    "H": "norm placement and warmup",
+    "I": "position encodings beyond the window",
+    "J": "the cost of n²",
+    "K": "coreference",
+    "L": "equivalences and counts",
+}
 
 
-def block() -> str:
-    """The tables as they stand in `reports/chapter/tables/`."""
-    folder = ROOT / "reports" / "chapter" / "tables"
+def filled(text: str) -> str:
+    """A text whose blocks are as the reports have them.
+
+    Raises:
+        InputError: a table that is not there, or a name that stands for nothing.
+    """
+    found = claims(BUDGET)
+    return BLOCK.sub(lambda m: m[1] + "\n".join(_content(n.strip(), found) for n in m[2].split(",")) + m[3], text)
+
+
+def _content(name: str, found: list[Claim]) -> str:
+    if name == "verdicts":
+        return _verdicts(found)
+    if name.startswith("claims "):
+        return _claims([claim for claim in found if claim.section == name.removeprefix("claims ")])
+    file = ROOT / "reports" / BUDGET / "tables" / f"{name}.md"
     try:
-        return "\n".join([BEGIN, *((folder / f"{name}.md").read_text() for name in TABLES), END])
+        return file.read_text()
     except FileNotFoundError as error:
-        raise InputError(
-            f"{error.filename}: not there; allowed: run `python -m ablations.report.tables` first"
-        ) from error
+        raise InputError(f"{name}: {file} is not there; allowed: a table, verdicts, claims <section>") from error
+
+
+def _verdicts(found: list[Claim]) -> str:
+    rows = []
+    for letter, topic in SECTIONS.items():
+        counts = Counter(claim.verdict for claim in found if claim.section == letter)
+        rows.append([letter, topic, *(str(counts[verdict] or "") for verdict in COLOURS)])
+    total = Counter(claim.verdict for claim in found)
+    rows.append(["", f"**{len(found)} claims**", *(f"**{total[verdict]}**" for verdict in COLOURS)])
+    return _table(["", "section", "supported", "not supported", "one cannot tell"], rows)
+
+
+def _claims(found: list[Claim]) -> str:
+    rows = []
+    for claim in found:
+        ours = "; ".join(told(part) for part in claim.parts)
+        stated = "" if claim.stated is None else str(claim.stated)
+        rows.append([claim.id, claim.claim, ours, stated, claim.verdict.lower()])
+    return _table(["", "claim", "ours", "the chapter's", "verdict"], rows)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 @command
 def main(arguments: list[str]) -> None:
-    """Replaces what stands between the two marks."""
+    """See the module."""
     if arguments:
         raise InputError(f"{arguments[0]}: not known; allowed: no argument")
-    file = ROOT / "README.md"
-    before, begin, rest = file.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise InputError(f"README.md: has no room for the tables; allowed: the lines {BEGIN} and {END}")
-    file.write_text(before + block() + after)
+    for name in FILES:
+        file = ROOT / name
+        file.write_text(filled(file.read_text()))
 
 
 if __name__ == "__main__":
