@@ -8,7 +8,7 @@ export WANDB_SILENT := true
 # else it is below /var/tmp, where others could put something (diskcache unpickles)
 export DVC_SITE_CACHE_DIR := $(CURDIR)/.work/dvc/site
 
-.PHONY: help setup clusters quick study check lock test lint audit faults bench browse sync clean
+.PHONY: help setup clusters quick study check lock test lint audit faults test-clusters bench browse sync clean
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
@@ -75,7 +75,7 @@ check: setup
 	@python -m ablations.report.claims
 
 test: setup lint
-	@python -m pytest -n 2 --dist loadfile
+	@python -m pytest -n 2 --dist loadfile --ignore tests/faults --ignore tests/clusters
 
 lint: setup
 	@ruff check
@@ -87,9 +87,14 @@ lint: setup
 audit: setup
 	@python -m tests.audit
 
-# Kills, full disks, damage, edits; `make test` has the same with fewer kills and kinds of damage.
+# Kills, full disks, damage, edits. Fewer than twenty kills: also fewer kinds of damage.
+KILLS ?= 20
 faults: setup
-	@ABLATIONS_FAULTS=20 python -m pytest -n 2 tests/test_faults.py tests/test_disturbed.py
+	@KILLS=$(KILLS) python -m pytest -n 2 tests/faults
+
+# A Slurm and a Ray cluster are started here, by root, from Debian's packages slurm-wlm and munge.
+test-clusters: clusters
+	@python -m pytest tests/clusters
 
 bench: setup
 	@python -m ablations.bench
