@@ -83,6 +83,9 @@ def _judge(params: DictConfig) -> None:
     for name, value in params.corpus.items():
         if value is not None and (not isinstance(value, str) or not value.isprintable() or not value):
             raise InputError(f"corpus.{name}: {value}; allowed: {'a text file' if name == 'path' else 'hex'}, or null")
+    vocabulary = params.tokenizer.vocabulary
+    if not isinstance(vocabulary, int) or isinstance(vocabulary, bool) or not 256 <= vocabulary <= 65536:
+        raise InputError(f"tokenizer.vocabulary: {vocabulary}; allowed: 256 to 65536")
 
 
 def texts(node: Any, field: str = "") -> Iterator[tuple[str, str]]:
