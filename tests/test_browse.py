@@ -13,7 +13,7 @@ import pytest
 
 from ablations.browse import names
 from ablations.study.mirrored import Mirrored
-from tests.conftest import Command, environment_of
+from tests.conftest import Command, environment_of, unavailable
 
 
 def folder(project: Path, name: str, time: str = "20260101_000000", kind: str = "offline-run") -> None:
@@ -72,7 +72,7 @@ Screen = Callable[..., str]
 def terminal(project: Path, tmp_path: Path) -> Iterator[Screen]:
     """A terminal in which the dashboard runs: presses a key, waits for words and returns what is on the screen."""
     if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
+        unavailable("tmux is not installed")
     socket = Path(tempfile.mkdtemp(), "tmux")  # its path has to be short
     tmux = ("tmux", "-S", str(socket), "-f", "/dev/null")
 

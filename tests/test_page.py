@@ -15,7 +15,7 @@ from ablations.report.charts.draw import lines
 from ablations.report.page import deliver
 from ablations.report.sweep import flat, labels
 from ablations.report.tables import study_tables
-from tests.conftest import PROJECT, SMALL, Command
+from tests.conftest import PROJECT, SMALL, Command, unavailable
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
@@ -26,7 +26,7 @@ EVIL = '<img src=x onerror=alert(1)></script><script>document.title="owned"</scr
 def browser() -> Iterator[Browser]:
     """Debian's Chromium."""
     if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
+        unavailable("there is no Chromium here")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         yield started

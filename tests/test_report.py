@@ -16,7 +16,7 @@ from ablations.report import measured, readme, studies, write
 from ablations.report.statistics import log_mean, mean
 from ablations.report.table import Table, mean_cell, number
 from ablations.report.tables import study_tables
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, unavailable
 
 
 def test_mean_and_interval_are_students() -> None:
@@ -150,9 +150,9 @@ def test_a_table_is_written_for_programs_and_for_people(tmp_path: Path) -> None:
 
 
 def test_latex_compiles_where_there_is_one(tmp_path: Path) -> None:
-    if shutil.which("pdflatex") is None:
-        pytest.skip("no pdflatex here")
     """A table with all that TeX minds, and every table of the chapter as it is committed."""
+    if shutil.which("pdflatex") is None:
+        unavailable("no pdflatex here")
     write.write(table(), "quick", tmp_path)
     written = sorted((PROJECT / "reports" / "chapter" / "tables").glob("*.tex"))
     assert len(written) > 20

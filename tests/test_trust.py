@@ -152,7 +152,7 @@ class Payload:
 
 def test_a_checkpoint_with_code_in_it_is_set_aside_and_not_run(tmp_path: Path) -> None:
     marker, file = tmp_path / "ran", tmp_path / "last.ckpt"
-    content = pickle.dumps({"global_step": Payload(marker)})
+    content = pickle.dumps({"global_step": Payload(marker)}, protocol=2)
     file.write_bytes(MARK + hashlib.sha256(content).digest() + content)
     with pytest.raises(Exception, match=r"set aside as last\.ckpt\.corrupt"):
         usable(file)
@@ -169,12 +169,12 @@ def test_code_in_the_files_of_a_run_is_not_run(run: Command, project: Path) -> N
     assert run("ablations.train", *small).returncode == 0
     ((folder, record),) = records(project).items()
     work = project / ".work/runs" / record["fingerprint"]
-    (work / "weights.pt").write_bytes(pickle.dumps(Payload(marker)))
+    (work / "weights.pt").write_bytes(pickle.dumps(Payload(marker), protocol=2))
     found = run("ablations.generate", f"run=results/{folder}", "prompt=the")
     assert found.returncode == 2 and "weights.pt is damaged and set aside as weights.pt.corrupt" in found.stderr
     assert (work / "weights.pt.corrupt").exists() and not (work / "weights.pt").exists() and not marker.exists()
     shutil.rmtree(project / "results")
-    content = pickle.dumps({"global_step": Payload(marker)})
+    content = pickle.dumps({"global_step": Payload(marker)}, protocol=2)
     (work / "last.ckpt").write_bytes(MARK + hashlib.sha256(content).digest() + content)
     found = run("ablations.train", *small)
     assert found.returncode == 0 and "set aside as last.ckpt.corrupt; trained anew" in found.stderr
