@@ -100,5 +100,5 @@ def test_without_the_extra_it_says_how_to_install_it(project: Path, arguments: t
         [sys.executable, "-c", code], cwd=project, env=environment_of(project), capture_output=True, text=True
     )
     assert found.returncode == 2, found.stderr
-    assert found.stderr == "error: wandb-workspaces: not installed; allowed: `pip install 'ablations[dashboard]'`\n"
+    assert found.stderr == "error: wandb-workspaces: not installed; allowed: `pip install --editable '.[dashboard]'`\n"
     assert not (project / "spec.json").exists()

@@ -102,7 +102,7 @@ def _library(part: str) -> Any:
     try:
         return importlib.import_module(f"wandb_workspaces.{part}")
     except ImportError as error:
-        raise InputError("wandb-workspaces: not installed; allowed: `pip install 'ablations[dashboard]'`") from error
+        raise InputError("wandb-workspaces: not installed; allowed: `pip install --editable '.[dashboard]'`") from error
 
 
 if __name__ == "__main__":

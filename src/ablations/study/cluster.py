@@ -22,8 +22,7 @@ def ready(launcher: str) -> None:
     """
     package, program = NEEDS.get(launcher, (None, None))
     if package and importlib.util.find_spec(package) is None:
-        with_it = f"`pip install 'ablations[{launcher}]'`"
-        raise InputError(f"hydra/launcher: {launcher}; allowed: basic, joblib, and this one after {with_it}")
+        raise InputError(f"hydra/launcher: {launcher}; allowed: basic, joblib, and this one after `make clusters`")
     if program and shutil.which(program) is None:
         raise InputError(f"hydra/launcher: {launcher}; allowed: basic, joblib, since there is no `{program}` here")
 
