@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -90,6 +91,23 @@ def environment_of(project: Path, **more: str) -> dict[str, str]:
     """The environment in which the copied project's code is the one that runs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "DVC", "ABLATIONS"))}
     return kept | {"PYTHONPATH": str(project / "src"), "WANDB_MODE": "disabled", "LAUNCHER": "basic"} | more
+
+
+def started(project: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """A training command in a process group of its own, past its first checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablations.train", *arguments],
+        cwd=project,
+        env=environment_of(project, **environment),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    return process
 
 
 def records(project: Path) -> dict[str, dict[str, Any]]:

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SMALL, Command, environment_of
-from tests.test_faults import started
+from tests.conftest import SMALL, Command, environment_of, started
 
 LONG = ("steps=400", *SMALL[1:], "runtime.checkpoint_every=20")
 

@@ -6,32 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SMALL, Command, environment_of, records
+from tests.conftest import SMALL, Command, environment_of, records, started
 
 LONG = ("steps=1000", *SMALL[1:], "runtime.checkpoint_every=20")
-
-
-def started(project: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """A training command in a process group of its own, past its first checkpoint."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ablations.train", *arguments],
-        cwd=project,
-        env=environment_of(project, **environment),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 60
-    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    return process
 
 
 @pytest.fixture
