@@ -5,6 +5,8 @@ that is lost.
 """
 
 import os
+import re
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,10 @@ from hydra.core.utils import JobReturn, JobStatus, run_job, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
+
+from ablations.settings import InputError, one_line
+
+PATIENCE = 10.0  # seconds for a cluster to answer
 
 
 class RayLauncher(Launcher):
@@ -32,7 +38,11 @@ class RayLauncher(Launcher):
         self.context, self.function, self.config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Hands out what the board does not know as ended, and waits for all of it."""
+        """Hands out what the board does not know as ended, and waits for all of it.
+
+        Raises:
+            InputError: no cluster at the address.
+        """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it tells its makers
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it announces a change to come
         import ray
@@ -41,7 +51,9 @@ class RayLauncher(Launcher):
 
         setup_globals()
         board = Path(str(self.config.hydra.sweep.dir))
-        ray.init(self.address, log_to_driver=False, logging_level="error", runtime_env={"env_vars": cluster.carried()})
+        _reach(self.address or os.environ.get("RAY_ADDRESS") or "")
+        environment = {"env_vars": cluster.carried()}
+        ray.init(self.address, log_to_driver=False, logging_level="error", runtime_env=environment)
         options: Any = OmegaConf.to_container(OmegaConf.create(dict(self.task)), resolve=True)
         remote = ray.remote(**options)(_there)
         try:
@@ -66,6 +78,17 @@ class RayLauncher(Launcher):
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = str(number), number
         return config
+
+
+def _reach(address: str) -> None:
+    """Knocks at an address before Ray does, which tries for minutes."""
+    if not (found := re.fullmatch(r"(?:ray://)?(.+):(\d+)", address)):
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        allowed = "that of a cluster that runs, or null and no RAY_ADDRESS"
+        raise InputError(f"hydra.launcher.address: {address} ({one_line(error)}); allowed: {allowed}") from error
 
 
 def _there(context: HydraContext, config: DictConfig, function: TaskFunction, state: Any) -> None:

@@ -163,6 +163,14 @@ def test_a_launcher_that_is_not_installed_is_told(run: Command, project: Path, l
     assert "make clusters" in found.stderr and records(project) == {}
 
 
+def test_a_cluster_that_does_not_answer_is_told(run: Command, project: Path) -> None:
+    if importlib.util.find_spec("ray") is None:
+        unavailable("ray is not installed here (`make clusters`)")
+    found = run("ablations.train", *GRID, LAUNCHER="ray", RAY_ADDRESS="127.0.0.1:9")
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1, found.stderr
+    assert found.stderr.startswith("error: hydra.launcher.address: 127.0.0.1:9 ") and "; allowed: " in found.stderr
+
+
 @pytest.fixture(scope="module")
 def ray_here() -> Iterator[Environment]:
     """A cluster of two nodes on this machine, one core each."""
