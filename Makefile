@@ -36,6 +36,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@touch $@
 
 clusters: setup
+	@echo "installing what launchers slurm and ray need"
 	@$(PIP) --quiet --requirement requirements-clusters.lock
 
 # The same stages from `plan` on, under another budget. They lie in an ignored folder and keep their lock there (which
@@ -83,7 +84,8 @@ lint: setup
 	@mypy
 	@hadolint Dockerfile
 
-# 0 none but those in audit.toml, 1 some, 3 not audited: no pass, since the advisory service does not answer.
+# `python -m tests.audit`: 0 none but those in audit.toml, 1 some, 3 not audited, since the advisory service does not
+# answer, which is no pass. make itself ends with 2 for each of the latter.
 audit: setup
 	@python -m tests.audit
 
@@ -103,7 +105,7 @@ browse: setup
 	@python -m ablations.browse
 
 sync: setup
-	@python -m ablations.sync $(if $(DRY),dry=yes)
+	@python -m ablations.sync $(if $(filter-out 0 no,$(DRY)),dry=yes)
 
 clean:
 	rm -rf .work results/quick plans/quick measurements/quick reports/quick

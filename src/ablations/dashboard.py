@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> None:
         file = ROOT / options["out"]
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(spec(workspace(options["entity"], project)), indent=1) + "\n")
+        print(options["out"])
         return
     _library("workspaces")  # what is not installed is told before what is not logged in
     require_account()

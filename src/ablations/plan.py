@@ -47,8 +47,9 @@ def main(arguments: list[str]) -> None:
         for run, _ in runs
     ]
     to_train: dict[str, Run] = {}
+    elsewhere = ledger.finished()
     for (run, _), row in zip(runs, rows, strict=True):
-        if row["status"] not in FINISHED:
+        if row["status"] not in FINISHED and row["fingerprint"] not in elsewhere:
             to_train.setdefault(run.fingerprint, run)  # the first study that has it trains it
     ahead = _seconds(list(to_train.values())) if options["time"] == "yes" else None
     if options["format"] == "json":
@@ -59,7 +60,8 @@ def main(arguments: list[str]) -> None:
         table.add_row(row["study"], row["variant"], str(row["seed"]), row["status"], row["fingerprint"])
     console = Console(highlight=False)
     console.print(table)
-    shared = len(rows) - len({row["fingerprint"] for row in rows})
+    own = {row["fingerprint"] for row in rows if row["status"] not in FINISHED}
+    shared = len(rows) - len({row["fingerprint"] for row in rows}) + len(own & elsewhere)
     here = f", about {duration(ahead)} here" if ahead else ""
     left = f"{len(to_train)} to train{here}" if to_train else "none to train"
     console.print(f"{len(rows)} runs, {shared} of them the same as another; {left}")

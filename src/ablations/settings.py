@@ -4,6 +4,7 @@ import errno
 import functools
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,6 +173,9 @@ def command(function: Callable[[list[str]], Any]) -> Callable[[], int]:
         except InputError as error:
             print(f"error: {_cut(one_line(error))}", file=sys.stderr)
             return 2
+        except BrokenPipeError:  # whoever read it has read enough, as `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
+            return 128 + signal.SIGPIPE
         except OSError as error:  # no permission, a full disk, a missing file: the reader's to mend, no traceback
             told = InputError(f"{error.filename or 'file system'}: {error.strerror or error}")
             print(f"error: {_cut(one_line(told))}", file=sys.stderr)

@@ -120,12 +120,12 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
     with compose.hydra():
         jobs = compose.expand(overrides) if multirun else [overrides]
         compose.composed([*jobs[0], *(o for o in overrides if o.startswith("hydra"))])
-        if multirun:
-            cluster.ready(compose.launcher(overrides))
+        launcher = compose.launcher(overrides) if multirun else ""
+        cluster.ready(launcher)
         runs = []
         for number, overrides_of_job in enumerate(jobs):
             run = compose.composed(overrides_of_job)
-            runs.append((run, cost(run.config, check(run.config))))
+            runs.append((run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))))
             if number % 20 == 19 and len(jobs) > 50:
                 print(f"checked {number + 1} of {len(jobs)} runs", file=sys.stderr)
     return runs

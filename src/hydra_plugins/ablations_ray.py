@@ -7,6 +7,7 @@ that is lost.
 import os
 import re
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,16 +49,23 @@ class RayLauncher(Launcher):
         import ray
 
         from ablations.study import cluster
+        from ablations.study.job import handle_signals
 
         setup_globals()
         board = Path(str(self.config.hydra.sweep.dir))
         _reach(self.address or os.environ.get("RAY_ADDRESS") or "")
         environment = {"env_vars": cluster.carried()}
-        ray.init(self.address, log_to_driver=False, logging_level="error", runtime_env=environment)
-        options: Any = OmegaConf.to_container(OmegaConf.create(dict(self.task)), resolve=True)
-        remote = ray.remote(**options)(_there)
         try:
-            waiting = {}
+            ray.init(self.address, log_to_driver=False, logging_level="error", runtime_env=environment)
+        except Exception as error:  # whatever Ray makes of a cluster that wants a token, or of another version
+            said = one_line(error).partition(" Note: ")[0]
+            raise InputError(f"hydra.launcher.address: {said}; allowed: a cluster that lets this one in") from error
+        handle_signals()  # again: Ray has taken SIGTERM
+        options: Any = OmegaConf.to_container(OmegaConf.create(dict(self.task)), resolve=True)
+        _warn(ray, options)
+        remote = ray.remote(**options)(_there)
+        waiting: dict[Any, int] = {}
+        try:
             for number, overrides in enumerate(job_overrides, start=initial_job_idx):
                 if not cluster.ended(board, number):
                     config = self._config(list(overrides), number)
@@ -69,6 +77,12 @@ class RayLauncher(Launcher):
                         waiting.pop(done)
                     except ray.exceptions.RayError as error:
                         cluster.lost(board, waiting.pop(done), f"Ray: {type(error).__name__}")
+        except BaseException:
+            for task in waiting:
+                ray.cancel(task)
+            if waiting:  # they say how far they have come
+                ray.wait(list(waiting), num_returns=len(waiting), timeout=PATIENCE)
+            raise
         finally:
             ray.shutdown()
         return [JobReturn(_return_value=None, status=JobStatus.COMPLETED) for _ in job_overrides]
@@ -78,6 +92,17 @@ class RayLauncher(Launcher):
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = str(number), number
         return config
+
+
+def _warn(ray: Any, options: Mapping[str, Any]) -> None:
+    """Tells where no node has what a run asks for: Ray waits for one that may never come."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    asked = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), **(options.get("resources") or {})}
+    for name, amount in asked.items():
+        most = max((node.get(name, 0) for node in nodes), default=0)
+        if (amount or 0) > most:
+            told = f"hydra.launcher.task asks for {amount} {name}, no node has more than {most:g}"
+            print(f"warning: {told}", file=sys.stderr)
 
 
 def _reach(address: str) -> None:

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -98,7 +99,7 @@ def test_a_job_whose_time_is_up_goes_on_by_itself(run: Command, project: Path, s
 def test_stopping_the_command_empties_the_queue(project: Path, slurm_here: Environment) -> None:
     process = begun(project, slurm_here)
     process.terminate()
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=120)
     assert process.returncode == 143 and "Traceback" not in told, told
     queue = subprocess.run(["squeue", "--noheader"], env=os.environ | slurm_here, capture_output=True, text=True)
     assert queue.stdout == "" and queue.returncode == 0
@@ -122,7 +123,7 @@ def begun(project: Path, environment: Environment) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(list((project / ".work" / "runs").glob("*/last.ckpt"))) < 2:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
@@ -177,13 +178,14 @@ def ray_here() -> Iterator[Environment]:
     if importlib.util.find_spec("ray") is None:
         unavailable("ray is not installed here (`make clusters`)")
     ray = [str(Path(sys.executable).with_name("ray"))]
-    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0"}
+    alone = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}  # a token that a home has is not ours to use
+    environment = os.environ | alone
     node = ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats"]
     (port,) = slurm.free_ports(1)
     try:
         for which in (["--head", f"--port={port}", "--include-dashboard=false"], [f"--address=127.0.0.1:{port}"]):
             subprocess.run([*ray, "start", *which, *node], env=environment, check=True, capture_output=True)
-        yield {"LAUNCHER": "ray", "RAY_ADDRESS": f"127.0.0.1:{port}"}
+        yield alone | {"LAUNCHER": "ray", "RAY_ADDRESS": f"127.0.0.1:{port}"}
     finally:
         subprocess.run([*ray, "stop", "--force"], env=environment, capture_output=True)
 
@@ -199,3 +201,32 @@ def test_ray_gives_the_ledger_of_joblib_though_a_worker_is_killed(
     assert process.returncode == 0 and "Traceback" not in told, told
     assert {resumed(project, seed) >= 20 for seed in (0, 1)} == {True, False}
     assert bits(project) == by_joblib(run, project, *LONG)
+
+
+def test_stopping_the_command_stops_rays_tasks(project: Path, ray_here: Environment) -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        process = begun(project, ray_here)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=120)
+        assert process.returncode == code and "Traceback" not in told and "SIGTERM received" not in told, told
+        assert sum(line.startswith("stopped: ") for line in told.splitlines()) == 2, told
+        assert records(project) == {}
+        for checkpoint in (project / ".work" / "runs").glob("*/last.ckpt"):
+            checkpoint.unlink()
+
+
+def test_what_no_node_has_is_told(project: Path, ray_here: Environment) -> None:
+    arguments = [*GRID, "hydra.launcher.task.num_cpus=64"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablations.train", *arguments],
+        cwd=project,
+        env=environment_of(project, **ray_here),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line == "warning: hydra.launcher.task asks for 64 CPU, no node has more than 1\n"
+    process.terminate()
+    process.communicate(timeout=120)
+    assert process.returncode == 143

@@ -107,6 +107,8 @@ def _timed(configs: dict[str, Config]) -> dict[str, float]:
         for name, seconds in zip(configs, pool(joblib.delayed(step_seconds)(config) for config in configs.values())):
             found[name] = seconds
             progress.advance(task)
+            if not console.is_terminal and len(found) % 10 == 0:
+                console.print(f"timed {len(found)} of {len(configs)}")
     return found
 
 

@@ -22,11 +22,12 @@ LARGE = 4096  # width x blocks, or any number of a model's, from which on its si
 WORDS = 4  # numbers of 32 bits per weight: itself, its gradient, and AdamW's two
 
 
-def check(config: Config) -> int:
+def check(config: Config, here: bool = True) -> int:
     """Builds a run's data and model, and looks whether the model takes two tokens. Trains nothing.
 
     Args:
         config: resolved, each field of it enforced already.
+        here: whether the run is to be on this machine, rather than on a cluster's node, which may have another GPU.
 
     Returns:
         The model's weights that take part in products: all parameters but the embedding, which is a look-up.
@@ -34,11 +35,12 @@ def check(config: Config) -> int:
     Raises:
         InputError: one line with the field, its value and what is allowed.
     """
-    if config["runtime"]["accelerator"] == "gpu" and not torch.cuda.is_available():
+    if here and config["runtime"]["accelerator"] == "gpu" and not torch.cuda.is_available():
         raise InputError("runtime.accelerator: gpu; allowed: cpu, since torch finds no GPU here")
     try:
         data = build_data(config)
-        _fits(config, data)
+        if here:
+            _fits(config, data)
         model = build_model(config, data.vocabulary)
         with torch.no_grad():
             model(torch.zeros(1, 2, dtype=torch.long))  # what parts refuse only together, as an odd d_k under RoPE

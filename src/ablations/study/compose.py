@@ -286,7 +286,7 @@ def _explain(error: Exception) -> str:
 
 def _siblings(field: str) -> str:
     parent, _, _ = field.rpartition(".")
-    node = compose("config", [])
+    node = compose("config", [], return_hydra_config=field.startswith("hydra."))
     selected = OmegaConf.select(node, parent, default=None) if parent else node
     if not isinstance(selected, DictConfig):
         return f"the keys of conf/config.yaml: {', '.join(str(key) for key in node)}"

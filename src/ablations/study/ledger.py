@@ -4,6 +4,7 @@
 A folder appears whole or not at all, and a file that was damaged later is noticed by its digest.
 """
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -49,6 +50,15 @@ class Ledger:
         if (run.work / CHECKPOINT).exists():
             return "begun"
         return "todo" if record is None else "stale"
+
+    def finished(self) -> set[str]:
+        """The identities that have a finished record somewhere, as far as a quick look tells: no digest is checked."""
+        found = set()
+        for file in self.root.glob("*/*/*/seed-*/run.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                record = json.loads(file.read_bytes())
+                found |= {record["fingerprint"]} if record["status"] in FINISHED else set()
+        return found
 
     def twin(self, run: Run) -> Record | None:
         """A finished record of the same identity elsewhere in the ledger, with its folder under `folder`."""
