@@ -22,7 +22,7 @@ from ablations.study.board import GOOD, Place, Watch, broken, places, told
 from ablations.study.check import check
 from ablations.study.compose import Run
 from ablations.study.cost import cost
-from ablations.study.job import handle_signals, job
+from ablations.study.job import handle_signals, job, stopped
 from ablations.study.keep import keep
 from ablations.study.ledger import FINISHED, Ledger
 
@@ -108,7 +108,7 @@ def _launch() -> int | None:
     try:
         TASK()
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1
+        return stopped() or (stop.code if isinstance(stop.code, int) else 1)
     except BrokenExecutor:
         print("warning: a worker was killed; what was under way goes on from its last checkpoint", file=sys.stderr)
         return None

@@ -25,6 +25,8 @@ from ablations.study.provenance import commit, provenance
 from ablations.study.slots import place, visible
 from ablations.training import CHECKPOINT
 
+_asked: list[int] = []
+
 
 class Stopped(SystemExit):
     """Asked to stop by a signal: ends the sweep with 128 + its number, as a shell would tell."""
@@ -59,7 +61,13 @@ def handle_signals() -> None:
             signal.signal(number, _stop)
 
 
+def stopped() -> int | None:
+    """The exit code that a signal asked for: what a launcher's library makes of `Stopped` may be another."""
+    return _asked[0] if _asked else None
+
+
 def _stop(number: int, frame: Any) -> NoReturn:
+    _asked.append(128 + number)
     for again in (signal.SIGTERM, signal.SIGINT):
         signal.signal(again, signal.SIG_IGN)
     raise Stopped(128 + number)
