@@ -93,9 +93,9 @@ def environment_of(project: Path, **more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": str(project / "src"), "WANDB_MODE": "disabled", "LAUNCHER": "basic"} | more
 
 
-def started(project: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """A training command in a process group of its own, past its first checkpoint."""
-    process = subprocess.Popen(
+def launched(project: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """A training command in a process group of its own."""
+    return subprocess.Popen(
         [sys.executable, "-m", "ablations.train", *arguments],
         cwd=project,
         env=environment_of(project, **environment),
@@ -103,8 +103,15 @@ def started(project: Path, *arguments: str, **environment: str) -> subprocess.Po
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while not list((project / ".work" / "runs").glob("*/last.ckpt")):
+
+
+def started(
+    project: Path, *arguments: str, runs: int = 1, within: float = 60, **environment: str
+) -> subprocess.Popen[str]:
+    """The same, once so many of its runs are past their first checkpoints."""
+    process = launched(project, *arguments, **environment)
+    deadline = time.monotonic() + within
+    while len(list((project / ".work" / "runs").glob("*/last.ckpt"))) < runs:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
     return process

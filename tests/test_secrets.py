@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import SMALL, Command, environment_of, records
+from tests.test_commands import BROKEN_MIXER
 from tests.warm import Warm, refused
 
 CANARIES = {
@@ -24,23 +25,9 @@ def sung(folder: Path, *texts: str) -> list[str]:
     return found
 
 
-BROKEN = """
-import os
-
-from torch import nn
-
-
-class Broken(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.calls = 0
-
-    def forward(self, x, position):
-        self.calls += 1
-        if self.calls > 1:
-            raise RuntimeError("it broke with " + os.environ["MY_SERVICE_TOKEN"])
-        return x
-"""
+BROKEN = BROKEN_MIXER.replace("from torch", "import os\n\nfrom torch").replace(
+    '"it broke"', '"it broke with " + os.environ["MY_SERVICE_TOKEN"]'
+)
 
 
 def test_no_secret_is_written_or_told(run: Command, project: Path) -> None:

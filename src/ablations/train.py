@@ -34,11 +34,7 @@ LOOKS = ("cfg", "info", "shell_completion", "hydra_help", "help")  # flags that 
 def main(arguments: list[str]) -> int:
     """Checks all runs first, then hands over to Hydra. Exit code: 0, 1 for failed runs, 2 for bad input."""
     parsed = _parsed(arguments)
-    if (
-        not parsed.run
-        and not parsed.multirun
-        and any((parsed.cfg, parsed.info, parsed.shell_completion, parsed.hydra_help, parsed.help))
-    ):
+    if any(getattr(parsed, flag) for flag in LOOKS):
         TASK()
         return 0
     handle_signals()
@@ -119,8 +115,8 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
     """All runs that the command stands for, with their costs; raises InputError before any is trained."""
     with compose.hydra():
         jobs = compose.expand(overrides) if multirun else [overrides]
-        compose.composed([*jobs[0], *(o for o in overrides if o.startswith("hydra"))])
-        launcher = compose.launcher(overrides) if multirun else ""
+        of_hydra = compose.settings([*jobs[0], *(o for o in overrides if o.startswith("hydra"))]).hydra
+        launcher = of_hydra.runtime.choices["hydra/launcher"] if multirun else ""
         cluster.ready(launcher)
         runs = []
         for number, overrides_of_job in enumerate(jobs):

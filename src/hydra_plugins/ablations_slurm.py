@@ -74,7 +74,7 @@ with contextlib.suppress(ImportError):  # an extra: without it there is no such 
             try:
                 executor.update_parameters(**executor._convert_parameters(given))
             except (ValueError, TypeError) as error:
-                raise InputError(f"hydra.launcher: {one_line(error)}"[:400]) from error
+                raise InputError(f"hydra.launcher: {one_line(error)}") from error
             return executor
 
 
@@ -87,7 +87,7 @@ def _submit(executor: Any, launcher: Any, jobs: list[Any]) -> list[Any]:
         return submitted
     except FailedJobError as error:
         said = one_line(error).rpartition("sbatch: error: ")[2]
-        raise InputError(f"hydra.launcher: sbatch refuses it: {said}"[:400]) from error
+        raise InputError(f"hydra.launcher: sbatch refuses it: {said}") from error
 
 
 def _gone(jobs: dict[int, Any]) -> dict[int, Any]:

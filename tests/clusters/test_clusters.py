@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests import slurm
-from tests.conftest import SMALL, Command, environment_of, records, unavailable
+from tests.conftest import SMALL, Command, launched, records, started, unavailable
 
 GRID = ("-m", "model.mixer.d_k=4,8", "model.norm.placement=pre,post", *SMALL)
 LONG = ("-m", "seed=0,1,2", "steps=800", *SMALL[1:], "runtime.checkpoint_every=20")
@@ -65,7 +65,7 @@ def test_jobs_that_are_killed_are_told_and_go_on_at_the_next_start(
     for process_of_job in processes("python -u -m submitit", SLURM_ARRAY_TASK_ID="0"):
         if not process_of_job.name().startswith("srun"):
             process_of_job.kill()
-    subprocess.run(["scancel", job_of(project, slurm_here, 1)], env=os.environ | slurm_here, check=True)
+    subprocess.run(["scancel", job_of(slurm_here, 1)], env=os.environ | slurm_here, check=True)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 1 and "Traceback" not in told, told
     lost, stopped = sorted(line for line in told.splitlines() if line.startswith(("lost: ", "stopped: ")))
@@ -82,7 +82,7 @@ def test_jobs_that_are_killed_are_told_and_go_on_at_the_next_start(
 def test_a_job_whose_time_is_up_goes_on_by_itself(run: Command, project: Path, slurm_here: Environment) -> None:
     """The signal that Slurm sends before the end of a job's time; or before it gives the node to another."""
     process = begun(project, slurm_here)
-    job, environment = job_of(project, slurm_here, 0), os.environ | slurm_here
+    job, environment = job_of(slurm_here, 0), os.environ | slurm_here
     subprocess.run(["scancel", "--signal=USR2", job], env=environment, check=True)
     reason = ["squeue", "--noheader", "--format=%r", "--jobs", job]
     while subprocess.run(reason, env=environment, capture_output=True).stdout.strip() != b"BeginTime":
@@ -116,18 +116,7 @@ def test_what_slurm_refuses_is_one_line(run: Command, project: Path, slurm_here:
 
 def begun(project: Path, environment: Environment) -> subprocess.Popen[str]:
     """A sweep of three long runs, two of them past their first checkpoints."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ablations.train", *LONG],
-        cwd=project,
-        env=environment_of(project, **environment),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 180
-    while len(list((project / ".work" / "runs").glob("*/last.ckpt"))) < 2:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    return process
+    return started(project, *LONG, runs=2, within=180, **environment)
 
 
 def processes(words: str, **variables: str) -> list[psutil.Process]:
@@ -140,7 +129,7 @@ def processes(words: str, **variables: str) -> list[psutil.Process]:
     return found
 
 
-def job_of(project: Path, environment: Environment, number: int) -> str:
+def job_of(environment: Environment, number: int) -> str:
     """The id of a Slurm job, by its place in the array."""
     ask = ["squeue", "--array", "--noheader", "--format=%i"]
     ids = subprocess.run(ask, env=os.environ | environment, capture_output=True, text=True).stdout.split()
@@ -216,14 +205,7 @@ def test_stopping_the_command_stops_rays_tasks(project: Path, ray_here: Environm
 
 
 def test_what_no_node_has_is_told(project: Path, ray_here: Environment) -> None:
-    arguments = [*GRID, "hydra.launcher.task.num_cpus=64"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ablations.train", *arguments],
-        cwd=project,
-        env=environment_of(project, **ray_here),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = launched(project, *GRID, "hydra.launcher.task.num_cpus=64", **ray_here)
     assert process.stderr is not None
     line = process.stderr.readline()
     assert line == "warning: hydra.launcher.task asks for 64 CPU, no node has more than 1\n"

@@ -8,6 +8,8 @@ import re
 import sys
 from collections import Counter
 
+from tabulate import tabulate
+
 from ablations.report.claims.__main__ import COLOURS, claims, told
 from ablations.report.claims.verdict import Claim
 from ablations.settings import ROOT, InputError, command
@@ -73,8 +75,7 @@ def _claims(found: list[Claim]) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return tabulate(rows, head, tablefmt="pipe", disable_numparse=True) + "\n"
 
 
 @command

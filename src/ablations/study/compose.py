@@ -125,12 +125,6 @@ def parse(overrides: Sequence[str]) -> list[Override]:
     return parsed
 
 
-def launcher(overrides: Sequence[str]) -> str:
-    """The launcher that a multirun over `overrides` uses."""
-    of_hydra = [override for override in overrides if override.startswith("hydra")]
-    return str(compose("config", of_hydra, return_hydra_config=True).hydra.runtime.choices["hydra/launcher"])
-
-
 def with_seed(run: Run, seed: int) -> Run:
     """The same run under another seed, which no other setting hangs on."""
     config = {**run.config, "seed": seed}
