@@ -88,8 +88,9 @@ def run(project: Path) -> Command:
 
 
 def environment_of(project: Path, **more: str) -> dict[str, str]:
-    """The environment in which the copied project's code is the one that runs."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "DVC", "ABLATIONS"))}
+    """The environment in which the copied project's code is the one that runs, and no make stands above it."""
+    foreign = ("WANDB", "DVC", "ABLATIONS", "MAKE", "MFLAGS")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return kept | {"PYTHONPATH": str(project / "src"), "WANDB_MODE": "disabled", "LAUNCHER": "basic"} | more
 
 

@@ -28,7 +28,7 @@ def test_the_specification_has_its_sections_over_what_runs_log(run: Command, pro
     found = run("ablations.train", *SMALL, "model.blocks=3")
     assert found.returncode == 0, found.stderr
     found = run("ablations.dashboard", "entity=reader", "project=mine", "out=made/spec.json", HOME=str(project))
-    assert found.returncode == 0 and found.stdout == "", found.stderr
+    assert found.returncode == 0 and found.stdout == "made/spec.json\n", found.stderr
     text = (project / "made" / "spec.json").read_text()
     assert "__id__" not in text
     spec = json.loads(text)
