@@ -122,8 +122,8 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
         for number, overrides_of_job in enumerate(jobs):
             run = compose.composed(overrides_of_job)
             runs.append((run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))))
-            if number % 20 == 19 and len(jobs) > 50:
-                print(f"checked {number + 1} of {len(jobs)} runs", file=sys.stderr)
+            if number % 20 == 0 and len(jobs) > 20:
+                print(f"checking {len(jobs)} runs: {number} are good", file=sys.stderr)
     return runs
 
 

@@ -7,6 +7,7 @@ Slurm's accounting, which not every cluster keeps; and a sweep that is stopped t
 import contextlib
 import io
 import os
+import re
 import subprocess
 import time
 from collections.abc import Sequence
@@ -86,8 +87,8 @@ def _submit(executor: Any, launcher: Any, jobs: list[Any]) -> list[Any]:
             submitted: list[Any] = executor.map_array(launcher, *zip(*jobs))
         return submitted
     except FailedJobError as error:
-        said = one_line(error).rpartition("sbatch: error: ")[2]
-        raise InputError(f"hydra.launcher: sbatch refuses it: {said}") from error
+        said = re.split(r"sbatch: (?:error|fatal): ", one_line(error))[-1]
+        raise InputError(f"hydra.launcher: sbatch refuses it: {said}; allowed: what this cluster takes") from error
 
 
 def _gone(jobs: dict[int, Any]) -> dict[int, Any]:

@@ -154,7 +154,7 @@ class Watch:
             if (place := read(file)) is None:
                 continue
             self._places[file] = place
-            if place["state"] in ENDED:
+            if place["state"] in ENDED and place["state"] != "stopped":  # those, `told` names at the end
                 self.console.print(Text(ended_line(place)))
 
     def _running(self) -> list[str]:

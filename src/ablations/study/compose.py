@@ -270,6 +270,8 @@ def _explain(error: Exception) -> str:
         if not folder.parts or folder.parts[0] == "hydra":  # one of Hydra's own groups
             folder, options = Path(path).parent, re.findall(r"\t([\w-]+)\n", text)
         return f"{folder}: {Path(path).relative_to(folder)} is not known; allowed: {', '.join(options)}"
+    if found := re.search(r"Ambiguous value for argument '([^'=]+)=([^']*)'", text):
+        return f"{found[1]}: {found[2]} is several values; allowed: one, or a run of each by -m, or a list as [a,b]"
     if found := re.search(r"Could not override '([^']+)'", text):
         return f"{found[1]}: not known; allowed: {_siblings(found[1])}"
     told = re.sub(r" ?See https?://\S+( for details)?", "", one_line(error))
