@@ -1,14 +1,14 @@
 """`cost`: what attention costs in time and memory as the sequence grows (chapter, section J).
 
 One layer, 512 wide, 8 heads, batch 1, float32, forward only, one thread. Bytes are counted allocation by allocation, so
-they are exact and the same in each run; milliseconds are medians.
+they are exact and the same in each run. Milliseconds are those of the fastest call, since all that disturbs one, as
+memory that the system hands out for the first time, only makes it slower.
 """
 
 import math
 import os
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,13 @@ from torch.profiler import ProfilerActivity, profile
 from ablations.measure.result import Result
 from ablations.model.mixer.attention import Attention
 from ablations.model.position.base import Position
-from ablations.study.memory import keep_freed_memory
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else torch's profiler tells each start and stop of its own
 
 WIDTH, HEADS = 512, 8
 SIZES = tuple(2**i for i in range(7, 15))
 FITTED = 4  # rows that the exponent is fitted to
-SECONDS = 0.5  # of repetitions per figure
+SECONDS = 2.0  # of repetitions per figure
 MB = 2**20
 KINDS = ("written_out", "fused")
 
@@ -53,15 +52,15 @@ def peak_bytes(forward: Forward, x: Tensor) -> int:
 
 
 def milliseconds(forward: Forward, x: Tensor, seconds: float = SECONDS) -> float:
-    """Median time of a call, over as many as `seconds` allow, one at least."""
+    """Time of the fastest call, out of as many as `seconds` allow, two at least."""
     taken: list[float] = []
-    while not taken or (sum(taken) < seconds and len(taken) < 200):
+    while len(taken) < 2 or (sum(taken) < seconds and len(taken) < 200):
         began = time.perf_counter()
         forward(x)
         if x.device.type == "cuda":
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - began)
-    return 1000 * median(taken)
+    return 1000 * min(taken)
 
 
 def extrapolated(peaks: dict[int, int], n: int) -> int:
@@ -92,7 +91,6 @@ def measure(device: str = "cpu", sizes: tuple[int, ...] = SIZES) -> list[Result]
     """Per size and kind: time, that of the projections alone, bytes of the matrix, peak bytes; fitted exponents."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    keep_freed_memory()  # else the system clears gigabytes anew in each call, and that is timed
     with torch.device(device), torch.no_grad():
         attention, position = Attention(WIDTH, heads=HEADS, project=True), Position(WIDTH)
         weights = sum(p.numel() * p.element_size() for p in attention.parameters())
