@@ -21,26 +21,11 @@ from ablations.report.origins import origins
 from ablations.report.results import budget_of, load_plan, load_runs
 from ablations.report.statistics import log_mean
 from ablations.report.studies import PERPLEXITY, values
-from ablations.report.table import Table, number
+from ablations.report.table import SECTIONS, Table, number
 from ablations.report.tables import build, load_chapter
 from ablations.report.write import readable, reading
 from ablations.settings import ROOT, command
 
-NAMES = {
-    "A": "Averages",
-    "B": "One operation",
-    "C": "Variance of a dot product",
-    "D": "What it does to softmax",
-    "E": "The division",
-    "F": "The ladder",
-    "G": "Parameters",
-    "H": "Normalisation",
-    "I": "Position",
-    "J": "The cost of n²",
-    "K": "What a head looks at",
-    "L": "The library's attention",
-    "M": "Inside the transformer",
-}
 SCALE = 2  # of PNGs, for slides
 
 
@@ -114,7 +99,7 @@ def _sections(tables: list[Table], charts: list[Chart], found: list[Claim], budg
         {
             "letter": letter,
             "id": f"section-{letter or 'other'}",
-            "name": NAMES.get(letter, "Further studies"),
+            "name": SECTIONS.get(letter, "Further studies"),
             "tables": [_table(table, budget) for table in tables if _letter(table) == letter],
             "claims": [_claim(claim) for claim in found if claim.section == letter],
             "charts": [chart for chart in charts if chart.section == letter],
@@ -125,7 +110,7 @@ def _sections(tables: list[Table], charts: list[Chart], found: list[Claim], budg
 
 def _letter(table: Table) -> str:
     letter, dot, _ = table.caption.partition(". ")
-    return letter if dot and letter in NAMES else ""
+    return letter if dot and letter in SECTIONS else ""
 
 
 def _table(table: Table, budget: str) -> dict[str, Any]:

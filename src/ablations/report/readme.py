@@ -12,25 +12,12 @@ from tabulate import tabulate
 
 from ablations.report.claims.__main__ import COLOURS, claims, told
 from ablations.report.claims.verdict import Claim
+from ablations.report.table import SECTIONS
 from ablations.settings import ROOT, InputError, command
 
 BUDGET = "chapter"
 FILES = ("README.md", "docs/findings.md")
 BLOCK = re.compile(r"(<!-- made by python -m ablations\.report\.readme: ([^>]*) -->\n).*?(<!-- end -->)", re.S)
-SECTIONS = {
-    "A": "averages",
-    "B": "the same average, three ways",
-    "C": "variance of a dot product",
-    "D": "softmax of large scores",
-    "E": "dividing by sqrt(d_k)",
-    "F": "the ladder from one head to the block",
-    "G": "where the parameters sit",
-    "H": "norm placement and warmup",
-    "I": "position encodings beyond the window",
-    "J": "the cost of n²",
-    "K": "coreference",
-    "L": "equivalences and counts",
-}
 
 
 def filled(text: str) -> str:
@@ -58,8 +45,8 @@ def _content(name: str, found: list[Claim]) -> str:
 def _verdicts(found: list[Claim]) -> str:
     rows = []
     for letter, topic in SECTIONS.items():
-        counts = Counter(claim.verdict for claim in found if claim.section == letter)
-        rows.append([letter, topic, *(str(counts[verdict] or "") for verdict in COLOURS)])
+        if counts := Counter(claim.verdict for claim in found if claim.section == letter):
+            rows.append([letter, topic, *(str(counts[verdict] or "") for verdict in COLOURS)])
     total = Counter(claim.verdict for claim in found)
     rows.append(["", f"**{len(found)} claims**", *(f"**{total[verdict]}**" for verdict in COLOURS)])
     return _table(["", "section", "supported", "not supported", "one cannot tell"], rows)

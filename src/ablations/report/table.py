@@ -9,6 +9,23 @@ import pandas as pd
 
 from ablations.report.statistics import Mean
 
+# The chapter's sections, and M, the second chapter.
+SECTIONS = {
+    "A": "Averages",
+    "B": "One average, three ways",
+    "C": "Variance of a dot product",
+    "D": "Large scores in softmax",
+    "E": "Dividing by sqrt(d_k)",
+    "F": "The ladder",
+    "G": "Where the parameters sit",
+    "H": "Norm placement and warmup",
+    "I": "Position beyond the window",
+    "J": "The cost of n²",
+    "K": "What a head looks at",
+    "L": "The library's attention",
+    "M": "Inside the transformer",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
