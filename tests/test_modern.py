@@ -19,7 +19,7 @@ from ablations.model.mixer.attention import Attention
 from ablations.model.mixer.latent import LatentAttention
 from ablations.model.mixer.qk_norm import QKNorm
 from ablations.model.mixer.sliding import SlidingWindow
-from ablations.model.mixer.state_space import StateSpace, scan
+from ablations.model.mixer.state_space import StateSpace, recurrence
 from ablations.model.past import Past
 from ablations.model.position.base import Position
 from ablations.model.position.rotary import Rotary
@@ -218,15 +218,18 @@ def test_normalised_queries_and_keys_bound_the_scores() -> None:
     assert huge.abs().max() <= 8 / math.sqrt(8) * 1.01
 
 
-def test_the_scan_and_the_state_space_are_a_recurrence() -> None:
-    """Step by step, from algorithm 2 of the paper: h = exp(delta A) h + delta B u, y = C h + D u, gated."""
+def test_the_recurrence_is_its_closed_form() -> None:
+    """h_t is the sum over s <= t of input_s times the decays from s + 1 to t."""
     torch.manual_seed(6)
     decay, given = torch.rand(2, 11, 3, 4), torch.randn(2, 11, 3, 4)
-    h, states = torch.zeros(2, 3, 4), []
-    for t in range(11):
-        h = decay[:, t] * h + given[:, t]
-        states.append(h)
-    torch.testing.assert_close(scan(decay, given), torch.stack(states, dim=1))
+    for t, state in enumerate(recurrence(decay, given).unbind(1)):
+        terms = [given[:, s] * decay[:, s + 1 : t + 1].prod(dim=1) for s in range(t + 1)]
+        torch.testing.assert_close(state, torch.stack(terms).sum(dim=0))
+
+
+def test_the_state_space_is_algorithm_2_of_its_paper() -> None:
+    """Step by step: h = exp(delta A) h + delta B u, y = C h + D u, gated."""
+    torch.manual_seed(6)
     ssm = StateSpace(16, state=4, expand=2.0)
     x_TxD = torch.randn(10, 16)
     u_TxE, gate_TxE = (x_TxD @ ssm.input.weight.T).chunk(2, dim=1)
