@@ -48,7 +48,7 @@ def told(part: Part) -> str:
     value = part.value
     if not value.n:
         return part.why
-    interval = f" [{number(value.low)}, {number(value.high)}]" if number(value.low) else ""
+    interval = f" [{number(value.low)}, {number(value.high)}]" if number(value.low) and part.why != EXACT else ""
     whole = part.why == EXACT and value.mean.is_integer()
     return f"{number(int(value.mean) if whole else value.mean)}{interval}" + (
         "" if part.why == EXACT else f", n = {value.n}"
