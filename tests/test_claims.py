@@ -176,6 +176,8 @@ def test_a_claim_that_turned_is_told(tmp_path: Path) -> None:
     record.write_text(json.dumps({"X1": INCONCLUSIVE}))
     assert turned(found, record) == ["X1: INCONCLUSIVE -> SUPPORTED"]
     assert told(found[0].parts[0]) == "2.00 [1.76, 2.26], n = 3"
+    counted = judged(claim(value={"run": "s/a", "metric": "parameters"}), source(tmp_path / "2", a=[2.0, 2.1]), "c")
+    assert told(counted.parts[0]) == "7"  # the same at each seed: nothing to vary
     assert json.loads(json.dumps(plain(found[0]), allow_nan=False))["parts"][0]["n"] == 3
 
 

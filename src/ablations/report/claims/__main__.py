@@ -44,15 +44,14 @@ def claims(budget: str) -> list[Claim]:
 
 
 def told(part: Part) -> str:
-    """`4.07 [3.9, 4.2], n = 3`, or what there is instead."""
+    """`4.07 [3.9, 4.2], n = 3`; what is exact, alone; or what there is instead."""
     value = part.value
     if not value.n:
         return part.why
-    interval = f" [{number(value.low)}, {number(value.high)}]" if number(value.low) and part.why != EXACT else ""
-    whole = part.why == EXACT and value.mean.is_integer()
-    return f"{number(int(value.mean) if whole else value.mean)}{interval}" + (
-        "" if part.why == EXACT else f", n = {value.n}"
-    )
+    if part.why == EXACT:
+        return number(int(value.mean) if value.mean.is_integer() else value.mean)
+    interval = f" [{number(value.low)}, {number(value.high)}]" if number(value.low) else ""
+    return f"{number(value.mean)}{interval}, n = {value.n}"
 
 
 def turned(found: list[Claim], record: Path) -> list[str]:
