@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from ablations.report.claims.__main__ import told, turned
+from ablations.report.claims.judge import told, turned
 from ablations.report.claims.quantity import Source, Values, quantity
 from ablations.report.claims.verdict import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, judge, judged, plain
 from ablations.settings import InputError
@@ -196,3 +196,20 @@ def test_check_is_a_command(run: Command, project: Path) -> None:
     (project / "conf" / "claims.yaml").write_text("- {id: A1, python: 1}\n")
     found = run("ablations.report.claims")
     assert found.returncode == 2 and len(found.stderr.splitlines()) == 1 and "claims[0].python" in found.stderr
+
+
+def test_what_a_claim_says_was_stated_is_what_the_chapters_figures_say() -> None:
+    chapter = yaml.safe_load((PROJECT / "conf" / "chapter.yaml").read_text())
+    both = {}
+    for spec in CLAIMS:
+        match spec.get("value"):
+            case {"run": name, "metric": metric}:
+                study, _, variant = name.partition("/")
+                known = chapter.get(metric, {}).get(study, {}).get(variant)
+            case {"measured": table, "row": row, "column": column}:
+                known = chapter.get(table, {}).get(row, {}).get(column)
+            case _:
+                known = None
+        if known is not None and "stated" in spec:
+            both[spec["id"]] = (spec["stated"], known)
+    assert len(both) >= 12 and all(stated == known for stated, known in both.values()), both

@@ -95,6 +95,35 @@ def test_bad_runs_are_told_and_the_rest_goes_on(run: Command, project: Path, lau
     assert "broken.py" in made["traceback"]
 
 
+MEDDLING_MIXER = '''
+"""Damages the tokens' meta data in its first training step."""
+from pathlib import Path
+
+from torch import nn
+
+
+class Meddling(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x, position):
+        if x.requires_grad:
+            (Path(__file__).parents[4] / "data/tokens/meta.json").write_text("{")
+        return x
+'''
+
+
+def test_what_is_edited_while_a_sweep_goes_on_ends_no_sweep(run: Command, project: Path) -> None:
+    (project / "src/ablations/model/mixer/meddling.py").write_text(MEDDLING_MIXER)
+    (project / "conf/model/mixer/meddling.yaml").write_text("_target_: ablations.model.mixer.meddling.Meddling\n")
+    found = run("ablations.train", "-m", "model/mixer=meddling", "seed=0,1,2", *SMALL)
+    assert found.returncode == 1 and "Traceback" not in found.stderr, found.stderr
+    assert [record["status"] for record in records(project).values()] == ["done"]
+    told = [line for line in found.stderr.splitlines() if line.startswith("error:")]
+    assert len(told) == 2 and all("data.tokens" in line and "meta.json cannot be read" in line for line in told)
+    assert found.stderr.count("not run:") == 2
+
+
 def test_a_diverged_run_is_a_result_where_it_is_accepted(run: Command, project: Path) -> None:
     wild = (*SMALL, "optimizer.lr=1e6")
     found = run("ablations.train", *wild, "runtime.accept_diverged=true")
@@ -106,8 +135,9 @@ def test_a_diverged_run_is_a_result_where_it_is_accepted(run: Command, project: 
 
 
 def test_the_same_run_under_another_name_is_not_trained_again(run: Command, project: Path) -> None:
-    sized = ("conf/budget/quick.yaml", "conf/data/corpus.yaml")
-    (project / sized[0]).write_text("# @package _global_\nbudget: quick\nlengths: {long: 6, probe: 3}\n")
+    (project / "conf/budget/quick.yaml").write_text(
+        "# @package _global_\nbudget: quick\nlengths: {long: 6, probe: 3}\n"
+    )
     found = run("ablations.train", "-m", "variant=ladder/layer_norm,depth/one_block", "budget=quick")
     assert found.returncode == 0 and "the same run as ladder/layer_norm seed 0" in found.stderr
     one, two = records(project).values()
@@ -132,9 +162,9 @@ def test_plan_shows_what_would_be_trained(run: Command, project: Path) -> None:
         (["budget=nope"], "budget: nope is not known; allowed: chapter, quick"),
         (["seeds=0"], "seeds: 0; allowed: a whole number from 1"),
         (["format=xml"], "format: xml; allowed: table, json"),
-        (["out="], "out: ; allowed: a folder"),
+        (["out="], "out: empty; allowed: FOLDER"),
         (["seeds=²"], "seeds: ²; allowed: a whole number from 1"),
-        (["colour=red"], "colour=red: not known; allowed: study, budget, seeds, format, time, out"),
+        (["colour=red"], "colour=red: not known; allowed: study=NAME, budget=NAME, seeds=N, format=table|json"),
     ],
 )
 def test_plan_refuses_in_one_line(run: Command, arguments: list[str], says: str) -> None:

@@ -95,7 +95,7 @@ def test_a_trained_run_goes_on_with_a_text(run: Command, project: Path) -> None:
         (("run=results/nowhere", "prompt=a"), "run: results/nowhere is no finished run"),
         ((*asked, "top_p=2"), "top_p: 2.0; allowed: above 0, at most 1"),
         ((*asked, "tokens=many"), "tokens: many; allowed: a number"),
-        ((*asked, "heat=1"), "heat=1: not known; allowed: run, prompt, tokens"),
+        ((*asked, "heat=1"), "heat=1: not known; allowed: run=FOLDER, prompt=TEXT, tokens=NUMBER"),
     ):
         found = run("ablations.generate", *wrong)
         assert found.returncode == 2 and len(found.stderr.splitlines()) == 1 and says in found.stderr, found.stderr

@@ -1,5 +1,6 @@
 """The ledger: whole or not there, and what was damaged is noticed."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +52,6 @@ def test_what_is_written_is_read(ledger: Ledger, a_run: Run) -> None:
 
 
 def test_another_identity_is_stale_and_a_checkpoint_is_begun(ledger: Ledger, a_run: Run) -> None:
-    import dataclasses
-
     other = dataclasses.replace(a_run, fingerprint="0" * 16)
     assert ledger.status(other) == "stale"
     other.work.mkdir(parents=True)
@@ -62,11 +61,13 @@ def test_another_identity_is_stale_and_a_checkpoint_is_begun(ledger: Ledger, a_r
 
 
 def test_a_twin_is_found_by_its_identity(ledger: Ledger, a_run: Run) -> None:
-    import dataclasses
-
     twin = ledger.twin(dataclasses.replace(a_run, study="ladder", variant="layer_norm"))
     assert twin is not None and twin["folder"] == a_run.folder
     assert ledger.twin(dataclasses.replace(a_run, fingerprint="0" * 16)) is None
+    vanished = a_run.folder.with_name("another") / "run.json"
+    vanished.mkdir(parents=True)  # no file to read, as when another job puts its own there just now
+    assert ledger.twin(dataclasses.replace(a_run, fingerprint="0" * 16)) is None
+    vanished.rmdir()
     ledger.write(a_run, "failed", {}, {}, "", {}, "it broke")
     assert ledger.twin(a_run) is None and ledger.status(a_run) == "failed"
 
@@ -95,8 +96,6 @@ def test_a_damaged_record_is_set_aside(
 
 
 def test_a_damaged_record_blocks_no_other_run_and_stays_where_it_is(ledger: Ledger, a_run: Run) -> None:
-    import dataclasses
-
     (a_run.folder / "run.json").write_bytes(b"\xff\xfe" + a_run.fingerprint.encode())
     assert ledger.twin(dataclasses.replace(a_run, variant="another")) is None
     ledger.write(a_run, "done", {}, {}, "", {})

@@ -1,15 +1,19 @@
 """Measurements have the values that they must have."""
 
+import functools
 import math
 import time
 
 import pytest
 import torch
+import yaml
 
 from ablations.data.prepare import prepare
 from ablations.measure import cost, equivalence, gradients, operation, parameters, scores
+from ablations.measure.catalogue import MEASUREMENTS
 from ablations.model.mixer.attention import Attention
 from ablations.model.position.base import Position
+from tests.conftest import PROJECT
 
 
 def by_variant(results: list[object], name: str) -> dict[str, dict[str, float]]:
@@ -120,9 +124,16 @@ def test_a_call_that_something_slows_is_not_the_time_that_is_told() -> None:
 
 def test_a_size_too_large_is_told_and_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "memory_at_hand", lambda device: 40 * cost.MB)
-    monkeypatch.setattr(cost, "SECONDS", 0.0)
+    monkeypatch.setattr(cost, "milliseconds", functools.partial(cost.milliseconds, seconds=0.0))
     rows = by_variant(cost.measure(sizes=(128, 256, 512, 1024)), "cost")
     assert rows["n_512"]["written_out_peak_mb"] == pytest.approx(32.25, abs=0.01)
     assert rows["n_1024"]["written_out_ms"] == "out of memory (needs 109 MB)"  # type: ignore[comparison-overlap]
     assert rows["n_1024"]["fused_peak_mb"] == pytest.approx(16, abs=0.01)
     assert rows["n_512"]["written_out_peak_mb_ratio"] > 2.5 and rows["n_512"]["matrix_mb"] == 8
+
+
+def test_the_stages_measure_all_that_there_is_and_train_each_study() -> None:
+    stages = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
+    assert stages["measure"]["foreach"] == list(MEASUREMENTS)
+    params = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    assert set(params["studies"]) == {file.stem for file in (PROJECT / "conf" / "study").glob("*.yaml")}

@@ -1,6 +1,7 @@
 """wandb's own files, read back; and wandb failing, which is no reason for a run to fail."""
 
 import csv
+import dataclasses
 import json
 import re
 import struct
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ablations.study.compose import Run
+from ablations.study.mirror import id_of
 from tests.conftest import SMALL, Command, records
 
 
@@ -80,3 +83,12 @@ def test_online_without_an_account_or_a_network_is_mirrored_offline(run: Command
         (folder,) = (project / "wandb").glob(f"offline-run-*-s{seed}-*")
         assert sum(r.WhichOneof("record_type") == "history" for r in wandb_records(folder)) == 4
     assert len(records(project)) == 2
+
+
+def test_an_id_says_which_run_it_is_however_long_the_variants_name() -> None:
+    run = Run("modern_attention", "swept-" + "x" * 80 + "-0a1b2c", 3, "chapter", "0123456789abcdef", {})
+    found = id_of(run)
+    assert len(found) == 120 and found.startswith("chapter-modern_attention-x")
+    assert found.endswith("x-0a1b2c-s3-012345")
+    short = dataclasses.replace(run, variant="latent")
+    assert id_of(short) == "chapter-modern_attention-latent-s3-012345"

@@ -50,7 +50,7 @@ def visit(browser: Browser, file: Path, width: int, scheme: str = "light") -> tu
 @pytest.fixture(scope="module")
 def chapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the ledger as it is committed, made anew."""
-    from ablations.report.claims.__main__ import claims
+    from ablations.report.claims.judge import claims
     from ablations.report.results import load_plan, load_runs
     from ablations.report.tables import build, load_chapter
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 from ablations.report import measured, readme, studies, write
 from ablations.report.statistics import log_mean, mean
-from ablations.report.table import Table, mean_cell, number
+from ablations.report.table import Table, by_section, mean_cell, number, section_of
 from ablations.report.tables import study_tables
 from tests.conftest import PROJECT, unavailable
 
@@ -191,3 +191,17 @@ def test_measurements_become_tables(tmp_path: Path) -> None:
 def test_the_numbers_in_readme_and_findings_are_those_of_the_reports(file: str) -> None:
     text = (PROJECT / file).read_text()
     assert readme.BLOCK.search(text) and readme.filled(text) == text
+
+
+def test_studies_of_ones_own_come_after_the_chapters() -> None:
+    captions = ["M. Last?", "How many heads?", "A. First?", "E.g. not a section"]
+    letters = [section_of(caption) for caption in captions]
+    assert letters == ["M", "", "A", ""] and sorted(letters, key=by_section) == ["A", "M", "", ""]
+
+
+def test_a_probe_that_a_run_does_not_have_is_an_empty_cell(tmp_path: Path) -> None:
+    """As in a variant of `scale` without attention, or of one that ended before its first reading."""
+    (tmp_path / "history.csv").write_text("step,train_loss,block1/entropy\n0,7.0,\n")
+    frame = runs(none=[("done", 50.0)]).assign(folder=tmp_path)
+    table = studies.collapse(STUDY, frame, CHAPTER)
+    assert table.frame[["entropy_start", "score_std_end"]].isna().all(axis=None) and len(table.frame) == 1

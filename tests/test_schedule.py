@@ -131,8 +131,8 @@ def test_the_estimate_is_the_end_of_the_last_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(calibrate, "cores", lambda: 2)
     monkeypatch.setattr(calibrate, "_timed", timing)
     monkeypatch.setattr(calibrate, "START", 3.0)
-    one = calibrate.FIXED + 0.5 * (100 + EVALUATED / 1000 / 3)
-    two = calibrate.FIXED + 0.5 * (400 + EVALUATED / 1000 / 3)
+    one = calibrate.OVERHEAD + 0.5 * (100 + EVALUATED / 1000 / 3)
+    two = calibrate.OVERHEAD + 0.5 * (400 + EVALUATED / 1000 / 3)
     runs = [a_run(100), a_run(400), a_run(100)]
     assert calibrate.estimate(runs) == pytest.approx(3 + max(two, 2 * one))
     assert calibrate.estimate(runs) == pytest.approx(3 + max(two, 2 * one)) and len(timed) == 1

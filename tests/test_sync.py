@@ -160,7 +160,7 @@ def test_a_resumed_run_is_sent_in_one_piece_even_if_a_part_was_sent(
     [
         ((), {}, "wandb: no account is logged in; allowed: `wandb login` once"),
         ((), {"WANDB_API_KEY": "short"}, "wandb: WANDB_API_KEY invalid"),
-        (("dry=1",), {}, "dry=1: not known; allowed: dry=yes, entity=NAME, project=NAME"),
+        (("dry=1",), {}, "dry: 1; allowed: yes, no"),
     ],
 )
 def test_what_is_missing_is_told_in_one_line(

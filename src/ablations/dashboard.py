@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ablations.settings import CONF, ROOT, InputError, command, one_line
+from ablations.settings import CONF, ROOT, InputError, command, one_line, options
 from ablations.study.mirror import require_account
 
 QUANTITIES = {"entropy": "entropy", "score std": "score_std", "gradient norm": "gradient_norm"}
@@ -22,27 +22,22 @@ LINES = 100  # that a panel shows at most; wandb's own limit of 10 is less than 
 @command
 def main(arguments: list[str]) -> None:
     """See the module."""
-    options = {"entity": "", "project": ""}
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key not in ("entity", "project", "out") or not value:
-            raise InputError(f"{argument}: not known; allowed: entity=NAME, project=NAME, out=FILE")
-        options[key] = value
-    project = options["project"] or yaml.safe_load((CONF / "logger" / "wandb.yaml").read_text())["project"]
-    if "out" in options:
-        file = ROOT / options["out"]
+    given = options(arguments, "entity=NAME", "project=NAME", "out=FILE", entity="", project="")
+    project = given["project"] or yaml.safe_load((CONF / "logger" / "wandb.yaml").read_text())["project"]
+    if "out" in given:
+        file = ROOT / given["out"]
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(spec(workspace(options["entity"], project)), indent=1) + "\n")
-        print(options["out"])
+        file.write_text(json.dumps(spec(workspace(given["entity"], project)), indent=1) + "\n")
+        print(given["out"])
         return
     _library("workspaces")  # what is not installed is told before what is not logged in
     require_account()
     import wandb
 
     try:
-        print(workspace(options["entity"] or str(wandb.Api().default_entity), project).save().url)
+        print(workspace(given["entity"] or str(wandb.Api().default_entity), project).save().url)
     except Exception as error:  # whatever the server makes of an entity or a project
-        raise InputError(f"entity={options['entity']} project={project}: {one_line(error)}") from error
+        raise InputError(f"entity={given['entity']} project={project}: {one_line(error)}") from error
 
 
 def workspace(entity: str, project: str) -> Any:

@@ -4,31 +4,24 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ablations.settings import ROOT, InputError, command
+from ablations.settings import ROOT, InputError, command, options
 from ablations.study.fingerprint import fingerprint
 from ablations.study.ledger import read
 from ablations.study.trust import trusted
 
 DEFAULTS: dict[str, Any] = {"tokens": 100, "temperature": 1.0, "top_k": None, "top_p": 1.0, "seed": 0, "cache": "yes"}
-KINDS: dict[str, Callable[[str], Any]] = {
-    "tokens": int,
-    "temperature": float,
-    "top_k": int,
-    "top_p": float,
-    "seed": int,
-    "cache": lambda word: {"yes": "yes", "no": "no"}[word],
-}
+NUMBERS = {"tokens": int, "temperature": float, "top_k": int, "top_p": float, "seed": int}
+OPTIONS = ("run=FOLDER", "prompt=TEXT", *(f"{name}=NUMBER" for name in NUMBERS), "cache=yes|no")
 
 
 @command
 def main(arguments: list[str]) -> None:
     """Prints the prompt and what follows it."""
-    options = _options(arguments)
-    config, weights = _trained(options["run"])
+    given = _given(arguments)
+    config, weights = _trained(given["run"])
     import torch
     from tokenizers import Tokenizer
 
@@ -42,35 +35,32 @@ def main(arguments: list[str]) -> None:
     except Exception as error:  # whatever a damaged file, or one with code in it, makes torch say
         os.replace(weights, f"{weights}.corrupt")
         aside = f"{weights.name} is damaged and set aside as {weights.name}.corrupt"
-        raise InputError(f"run: {options['run']}: {aside}; allowed: a run trained here, as it was written") from error
-    prompt = torch.tensor(tokenizer.encode(options["prompt"]).ids, dtype=torch.long)
-    sampling = {name: options[name] for name in ("temperature", "top_k", "top_p", "seed")}
+        raise InputError(f"run: {given['run']}: {aside}; allowed: a run trained here, as it was written") from error
+    prompt = torch.tensor(tokenizer.encode(given["prompt"]).ids, dtype=torch.long)
+    sampling = {name: given[name] for name in ("temperature", "top_k", "top_p", "seed")}
     try:
-        follows = generate(model, prompt, options["tokens"], cached=options["cache"] == "yes", **sampling)
+        follows = generate(model, prompt, given["tokens"], cached=given["cache"] == "yes", **sampling)
     except ValueError as error:
         raise InputError(str(error)) from error
     except TypeError as error:  # a mixer that knows of no past
-        raise InputError(f"cache: {options['cache']}; allowed: no, since this model keeps no past") from error
+        raise InputError(f"cache: {given['cache']}; allowed: no, since this model keeps no past") from error
     print(tokenizer.decode(torch.cat((prompt, follows)).tolist()))
 
 
-def _options(arguments: list[str]) -> dict[str, Any]:
-    options: dict[str, Any] = dict(DEFAULTS)
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or key not in ("run", "prompt", *DEFAULTS):
-            raise InputError(f"{argument}: not known; allowed: {', '.join(('run', 'prompt', *DEFAULTS))} as key=value")
+def _given(arguments: list[str]) -> dict[str, Any]:
+    texts = options(arguments, *OPTIONS)
+    given = DEFAULTS | texts
+    for key in NUMBERS.keys() & texts.keys():
         try:
-            options[key] = KINDS.get(key, str)(value)
-            if key == "seed" and not 0 <= options[key] < 2**63:
+            given[key] = NUMBERS[key](texts[key])
+            if key == "seed" and not 0 <= given[key] < 2**63:
                 raise ValueError
-        except (ValueError, KeyError) as error:
-            allowed = "yes, no" if key == "cache" else "a number"
-            raise InputError(f"{key}: {value}; allowed: {allowed}") from error
+        except ValueError as error:
+            raise InputError(f"{key}: {texts[key]}; allowed: a number") from error
     for key in ("run", "prompt"):
-        if not options.get(key):
+        if key not in given:
             raise InputError(f"{key}: missing; allowed: {key}={'FOLDER of the ledger' if key == 'run' else 'TEXT'}")
-    return options
+    return given
 
 
 def _trained(run: str) -> tuple[dict[str, Any], Path]:
@@ -86,7 +76,7 @@ def _trained(run: str) -> tuple[dict[str, Any], Path]:
     trusted(record["config"])
     if "tokens" not in record["config"]["data"]:
         raise InputError(f"run: {run} was not trained on text; allowed: a run whose data has tokens")
-    if fingerprint(record["config"] | {"runtime": {}, "logger": {}}) != record["fingerprint"]:
+    if fingerprint(record["config"]) != record["fingerprint"]:
         raise InputError(f"run: {run} was trained by other code or on another text; allowed: a run of today's")
     weights = ROOT / ".work" / "runs" / record["fingerprint"] / "weights.pt"
     if not weights.exists():

@@ -9,14 +9,13 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from ablations.data.prepare import prepare
 from ablations.measure.catalogue import MEASUREMENTS
-from ablations.settings import ROOT, SEEDS, InputError, command, folder_name, parameters
+from ablations.settings import ROOT, SEEDS, InputError, command, folder_name, options, parameters
 from ablations.study import compose
 from ablations.study.board import duration
 from ablations.study.compose import Run
@@ -24,21 +23,19 @@ from ablations.study.fingerprint import measurement_fingerprint
 from ablations.study.ledger import FINISHED, Ledger
 from ablations.study.planned import as_plan, planned
 
-OPTIONS = ("study", "budget", "seeds", "format", "time", "out")
-FORMATS = ("table", "json")
-TIMES = ("yes", "no")
+OPTIONS = ("study=NAME", "budget=NAME", "seeds=N", "format=table|json", "time=yes|no", "out=FOLDER")
 
 
 @command
 def main(arguments: list[str]) -> None:
     """Prints the plan, or writes it."""
-    options = _options(arguments)
+    given = _given(arguments)
     prepare()
-    runs = planned(_seeds(options), options["budget"])
-    if "out" in options:
-        folder = ROOT / options["out"]
+    runs = planned(_seeds(given), given["budget"])
+    if "out" in given:
+        folder = ROOT / given["out"]
         _write(runs, folder)
-        _write_measurements(options["budget"], folder / "measure")
+        _write_measurements(given["budget"], folder / "measure")
         return
     ledger = Ledger(ROOT / "results")
     rows = [
@@ -51,8 +48,8 @@ def main(arguments: list[str]) -> None:
     for (run, _), row in zip(runs, rows, strict=True):
         if row["status"] not in FINISHED and row["fingerprint"] not in elsewhere:
             to_train.setdefault(run.fingerprint, run)  # the first study that has it trains it
-    ahead = _seconds(list(to_train.values())) if options["time"] == "yes" else None
-    if options["format"] == "json":
+    ahead = _seconds(list(to_train.values())) if given["time"] == "yes" else None
+    if given["format"] == "json":
         print(json.dumps({"runs": rows, "seconds": None if ahead is None else round(ahead, 1)}, indent=1))
         return
     table = Table("study", "variant", "seed", "status", "identity", box=None, header_style="bold")
@@ -89,32 +86,22 @@ def _write_measurements(budget: str, folder: Path) -> None:
             (folder / f"{name}.json").write_text(json.dumps(identity, indent=1, sort_keys=True) + "\n")
 
 
-def _options(arguments: list[str]) -> dict[str, Any]:
-    options: dict[str, Any] = {"budget": "chapter", "seeds": None, "format": "table", "time": "yes"}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or key not in OPTIONS:
-            raise InputError(f"{argument}: not known; allowed: {', '.join(OPTIONS)} as key=value")
-        options[key] = value
-    seeds = options["seeds"]
-    if seeds is not None and not (re.fullmatch("[1-9][0-9]{0,5}", seeds) and int(seeds) <= SEEDS):
+def _given(arguments: list[str]) -> dict[str, str]:
+    given = options(arguments, *OPTIONS, budget="chapter", format="table", time="yes")
+    seeds = given.get("seeds", "1")
+    if not (re.fullmatch("[1-9][0-9]{0,5}", seeds) and int(seeds) <= SEEDS):
         raise InputError(f"seeds: {seeds}; allowed: a whole number from 1 to {SEEDS}")
-    if options.get("out") == "" or (ROOT / options.get("out", "plans")).is_file():
-        raise InputError(f"out: {options['out']}; allowed: a folder")
-    folder_name("budget", options["budget"])
-    if options["format"] not in FORMATS:
-        raise InputError(f"format: {options['format']}; allowed: {', '.join(FORMATS)}")
-    if options["time"] not in TIMES:
-        raise InputError(f"time: {options['time']}; allowed: {', '.join(TIMES)}")
-    return options
+    if "out" in given and (ROOT / given["out"]).is_file():
+        raise InputError(f"out: {given['out']}; allowed: a folder")
+    folder_name("budget", given["budget"])
+    return given
 
 
-def _seeds(options: dict[str, Any]) -> dict[str, int]:
+def _seeds(given: dict[str, str]) -> dict[str, int]:
     """Runs per variant of each study asked for: as `params.yaml` says, or as the option does."""
     params = parameters([])
-    names = [options["study"]] if "study" in options else list(params.studies)
-    asked = options["seeds"]
-    return {name: int(asked or max(params.seeds, params.studies.get(name, 1))) for name in names}
+    names = [given["study"]] if "study" in given else list(params.studies)
+    return {name: int(given.get("seeds") or max(params.seeds, params.studies.get(name, 1))) for name in names}
 
 
 if __name__ == "__main__":

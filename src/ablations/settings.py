@@ -29,6 +29,7 @@ PARAMETERS: dict[str, Any] = {
 UNREADABLE = (OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, AssertionError, RecursionError)
 SEEDS = 10_000  # per variant, at most
 FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # its name: no way out of the one that it lies in
+A_NAME = "a name of at most 100 letters, digits, '.', '_', '-'"
 SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL")
 SHORTEST = 16  # characters of a secret: shorter words may stand in a text for another reason
 LONGEST = 390  # characters of a line that tells bad input
@@ -147,7 +148,7 @@ def folder_name(field: str, name: str) -> str:
         InputError: it would lead elsewhere.
     """
     if not FOLDER.fullmatch(name):
-        raise InputError(f"{field}: {name}; allowed: a name of at most 100 letters, digits, '.', '_', '-'")
+        raise InputError(f"{field}: {name}; allowed: {A_NAME}")
     return name
 
 
@@ -163,8 +164,34 @@ def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:half]} ... {text[-half:]}"
 
 
+def options(arguments: list[str], *forms: str, **defaults: str) -> dict[str, str]:
+    """What a command is given as `key=value`, over its defaults.
+
+    Args:
+        arguments: of the command line.
+        forms: what it takes: `key=NAME`, which may be anything but empty, or `key=yes|no`, one of these words.
+        defaults: of what need not be given.
+
+    Raises:
+        InputError: another key, an empty value, or another word.
+    """
+    takes = dict(form.split("=") for form in forms)
+    found = dict(defaults)
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or key not in takes:
+            raise InputError(f"{argument}: not known; allowed: {', '.join(forms)}")
+        words = takes[key].split("|")
+        if not value or (takes[key].islower() and value not in words):
+            raise InputError(f"{key}: {value or 'empty'}; allowed: {', '.join(words)}")
+        found[key] = value
+    return found
+
+
 def command(function: Callable[[list[str]], Any]) -> Callable[[], int]:
-    """A command line entry: gives `function` the arguments; bad input becomes one line and exit code 2."""
+    """A command line entry: gives `function` the arguments. Bad input becomes one line and exit code 2, as does a file
+    that cannot be used; a full or failing disk 1, an interrupt 130, a closed pipe 141.
+    """
 
     @functools.wraps(function)
     def entry() -> int:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from ablations.settings import ROOT, InputError, command
+from ablations.settings import ROOT, command, options
 from ablations.study.mirror import require_account
 from ablations.study.mirrored import Mirrored, mirrored
 
@@ -19,17 +19,12 @@ LOG = ROOT / ".work" / "sync.log"
 @command
 def main(arguments: list[str]) -> int:
     """See the module. Exit code 1 where a run could not be sent, and is named."""
-    options = {"dry": "no"}
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key not in ("dry", "entity", "project") or not value or (key == "dry" and value not in ("yes", "no")):
-            raise InputError(f"{argument}: not known; allowed: dry=yes, entity=NAME, project=NAME")
-        options[key] = value
+    given = options(arguments, "dry=yes|no", "entity=NAME", "project=NAME", dry="no")
     offline = [run for run in reversed(mirrored()) if run.folder.name.startswith("offline-")]
     sent = sum(run.sent for run in offline)
     waiting = [run for run in offline if not run.sent and not run.whole]
     due = [run for run in offline if not run.sent and run.whole]
-    if options["dry"] == "yes" or not due:
+    if given["dry"] == "yes" or not due:
         for run in due:
             print(f"would send {run.name}: {run.folder.relative_to(ROOT)}")
         for run in waiting:
@@ -37,7 +32,7 @@ def main(arguments: list[str]) -> int:
         print(f"{len(due)} to send, {len(waiting)} not ended yet, {sent} sent before")
         return 0
     require_account()
-    left = send(due, [f"--{name}={options[name]}" for name in ("entity", "project") if name in options])
+    left = send(due, [f"--{name}={given[name]}" for name in ("entity", "project") if name in given])
     for run in left:
         print(f"not sent: {run.name}", file=sys.stderr)
     if left:
@@ -48,12 +43,12 @@ def main(arguments: list[str]) -> int:
     return 1 if left else 0
 
 
-def send(due: list[Mirrored], options: list[str]) -> list[Mirrored]:
+def send(due: list[Mirrored], flags: list[str]) -> list[Mirrored]:
     """Gives runs to `wandb sync` and tells of each when wandb has marked it as sent. Returns those it has not."""
     LOG.parent.mkdir(exist_ok=True)
     left = list(due)
     with LOG.open("w") as log:
-        words = [sys.executable, "-m", "wandb", "sync", *options, *(str(run.folder) for run in due)]
+        words = [sys.executable, "-m", "wandb", "sync", *flags, *(str(run.folder) for run in due)]
         said = os.environ | {"WANDB_SILENT": "false"}  # in the log, what wandb says is wanted
         process = subprocess.Popen(words, cwd=ROOT, env=said, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:

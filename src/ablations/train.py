@@ -120,10 +120,10 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
         cluster.ready(launcher)
         runs = []
         for number, overrides_of_job in enumerate(jobs):
-            run = compose.composed(overrides_of_job)
-            runs.append((run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))))
             if number % 20 == 0 and len(jobs) > 20:
                 print(f"checking {len(jobs)} runs: {number} are good", file=sys.stderr)
+            run = compose.composed(overrides_of_job)
+            runs.append((run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))))
     return runs
 
 
@@ -145,14 +145,13 @@ def _scope(runs: list[tuple[Run, float]], states: dict[str, str], ledger: Ledger
     costs = {run.name: amount for run, amount in runs}
     finished = {name for name, state in states.items() if state in FINISHED}
     if "DVC_STAGE" in os.environ:
+        elsewhere = ledger.finished()
         for file in sorted((ROOT / "plans" / runs[0][0].budget).glob("*.json")):
             for planned in json.loads(file.read_text())["runs"]:
                 name = f"{planned['study']}/{planned['variant']} seed {planned['seed']}"
                 if name not in costs:
                     costs[name] = planned["cost"]
-                    place = ledger.root / planned["folder"]
-                    if (place / "run.json").exists():
-                        finished.add(name)
+                    finished |= {name} if planned["fingerprint"] in elsewhere else set()
     return costs, finished
 
 

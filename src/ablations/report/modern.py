@@ -4,19 +4,11 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.report.results import COUNTED, load_history
+from ablations.report.results import COUNTED, TRAINED, readings
 from ablations.report.statistics import log_mean, mean
 from ablations.report.studies import PERPLEXITY, Chapter, Study, per_variant
 from ablations.report.table import Table, mean_cell
 from ablations.study.ledger import read
-
-LONGER = (128, 256, 512, 1024)
-
-
-def length(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
-    """Held-out perplexity at the trained window and far beyond it."""
-    windows = [PERPLEXITY, *(f"{PERPLEXITY}_at_{n}" for n in LONGER)]
-    return [per_variant(study, runs, chapter, dict.fromkeys(windows, log_mean))]
 
 
 def stacks(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
@@ -39,7 +31,7 @@ def stability(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]
     table = per_variant(study, runs, chapter, {PERPLEXITY: log_mean})
     rows = []
     for variant in table.frame["variant"]:
-        group = runs[(runs["variant"] == variant) & runs["state"].isin((*COUNTED, "diverged"))]
+        group = runs[(runs["variant"] == variant) & runs["state"].isin(TRAINED)]
         found: dict[str, Any] = {}
         for probe in ("entropy", "saturated", "score_std"):
             found |= _at_end(group, probe)
@@ -54,13 +46,7 @@ def _with(table: Table, rows: list[dict[str, Any]]) -> Table:
 
 def _at_end(group: pd.DataFrame, probe: str) -> dict[str, Any]:
     """The last reading of a probe in the first block, mean over seeds."""
-    found = []
-    for folder in group["folder"]:
-        history = load_history(folder)
-        if f"block1/{probe}" in history:
-            readings = history[f"block1/{probe}"].dropna()
-            found += [float(readings.iloc[-1])] if len(readings) else []
-    return mean_cell(f"{probe}_end", mean(found))
+    return mean_cell(f"{probe}_end", mean(list(readings(group, f"block1/{probe}", -1).values())))
 
 
 def _active(group: pd.DataFrame) -> int | None:

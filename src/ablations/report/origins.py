@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.report.results import COUNTED
+from ablations.report.results import TRAINED
 from ablations.study.board import duration
 
 
 def origins(runs: pd.DataFrame) -> list[tuple[str, str]]:
     """Label and text of each line: commits, whether trees were clean, versions, processor, threads, durations."""
-    made = [_made(Path(folder)) for folder in runs.loc[runs["state"].isin((*COUNTED, "diverged")), "folder"]]
+    made = [_made(Path(folder)) for folder in runs.loc[runs["state"].isin(TRAINED), "folder"]]
     known = [record for record in made if record]
     if not known:
         return [("runs", "none yet")]

@@ -15,13 +15,13 @@ import vl_convert
 from ablations.report.charts.draw import Chart
 from ablations.report.charts.measured import measured_charts
 from ablations.report.charts.trained import study_charts
-from ablations.report.claims.__main__ import claims, told
+from ablations.report.claims.judge import claims, told
 from ablations.report.claims.verdict import Claim, reasons
 from ablations.report.origins import origins
 from ablations.report.results import budget_of, load_plan, load_runs
 from ablations.report.statistics import log_mean
 from ablations.report.studies import PERPLEXITY, values
-from ablations.report.table import SECTIONS, Table, number
+from ablations.report.table import SECTIONS, Table, by_section, number, section_of
 from ablations.report.tables import build, load_chapter
 from ablations.report.write import readable, reading
 from ablations.settings import ROOT, command
@@ -94,23 +94,19 @@ def _template() -> jinja2.Template:
 
 
 def _sections(tables: list[Table], charts: list[Chart], found: list[Claim], budget: str) -> list[dict[str, Any]]:
-    letters = sorted({_letter(table) for table in tables} | {c.section for c in charts} | {c.section for c in found})
+    of = {table.name: section_of(table.caption) for table in tables}
+    letters = sorted({*of.values(), *(c.section for c in charts), *(c.section for c in found)}, key=by_section)
     return [
         {
             "letter": letter,
             "id": f"section-{letter or 'other'}",
             "name": SECTIONS.get(letter, "Further studies"),
-            "tables": [_table(table, budget) for table in tables if _letter(table) == letter],
+            "tables": [_table(table, budget) for table in tables if of[table.name] == letter],
             "claims": [_claim(claim) for claim in found if claim.section == letter],
             "charts": [chart for chart in charts if chart.section == letter],
         }
         for letter in letters
     ]
-
-
-def _letter(table: Table) -> str:
-    letter, dot, _ = table.caption.partition(". ")
-    return letter if dot and letter in SECTIONS else ""
 
 
 def _table(table: Table, budget: str) -> dict[str, Any]:

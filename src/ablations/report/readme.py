@@ -10,7 +10,7 @@ from collections import Counter
 
 from tabulate import tabulate
 
-from ablations.report.claims.__main__ import COLOURS, claims, told
+from ablations.report.claims.judge import COLOURS, claims, told
 from ablations.report.claims.verdict import Claim
 from ablations.report.table import SECTIONS
 from ablations.settings import ROOT, InputError, command

@@ -6,27 +6,23 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.settings import ROOT, InputError, folder_name
+from ablations.settings import ROOT, InputError, folder_name, options
 from ablations.study.ledger import read
 
 MISSING = "not run"
 STALE = "older code"
 PLANNED = ("study", "variant", "seed", "fingerprint", "folder")  # what a plan says of each run
 COUNTED = ("done", STALE)  # states whose numbers are averaged
+TRAINED = (*COUNTED, "diverged")  # states of runs that have a history
 
 
 def budget_of(arguments: list[str]) -> str:
     """The budget that a report's command is given, `budget=NAME`; the chapter's where it is given none.
 
     Raises:
-        InputError: another argument.
+        InputError: another argument, or no name of a folder.
     """
-    budget = "chapter"
-    for argument in arguments:
-        key, _, budget = argument.partition("=")
-        if key != "budget":
-            raise InputError(f"{argument}: not known; allowed: budget=NAME")
-    return folder_name("budget", budget)
+    return folder_name("budget", options(arguments, "budget=NAME", budget="chapter")["budget"])
 
 
 def load_plan(budget: str) -> dict[str, Any]:
@@ -68,6 +64,16 @@ def load_runs(plan: dict[str, Any], results: Path) -> pd.DataFrame:
                 row |= record["metrics"]
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def readings(group: pd.DataFrame, column: str, at: int) -> dict[int, float]:
+    """By seed, the first known value (`at` 0) or the last (-1) of a column of the runs' histories, if any."""
+    found: dict[int, float] = {}
+    for run in group.to_dict("records"):
+        history = load_history(run["folder"])
+        known = history[column].dropna() if column in history else pd.Series()
+        found |= {int(run["seed"]): float(known.iloc[at])} if len(known) else {}
+    return found
 
 
 def load_history(folder: Path) -> pd.DataFrame:

@@ -65,8 +65,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def seeds_needed(centre: float, spread: float, low: float, high: float, most: int = 1000) -> int:
-    """Seeds after which an interval of this spread around this centre would lie on one side of the nearer bound."""
+def seeds_needed(centre: float, spread: float, low: float, high: float, most: int) -> int:
+    """Seeds after which an interval of this spread around this centre would lie on one side of the nearer bound; `most`
+    stands for as many or more.
+    """
     distance = min(abs(centre - bound) for bound in (low, high))
     for n in range(2, most):
         if stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * spread / math.sqrt(n) < distance:

@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ablations.report.results import COUNTED, MISSING, STALE, load_history
+from ablations.report.results import COUNTED, MISSING, STALE, readings
 from ablations.report.statistics import holm, log_mean, mean, p_value, paired
 from ablations.report.table import Table, caption_of, label_of, mean_cell, number
 
@@ -17,18 +18,24 @@ Chapter = dict[str, Any]
 TOLERATED = 0.01  # share of its perplexity that a recommendation may cost
 PERPLEXITY = "heldout_perplexity"
 PROBES = ("score_std", "entropy", "saturated")
-WINDOWS = ("heldout_perplexity", "heldout_perplexity_at_128", "heldout_perplexity_at_256")
 CORRECT = ("accuracy", "accuracy_vocabulary", "wrong_noun")
 
 
 def perplexities(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
     """Perplexity per variant, held out and on the training text, in the order of the study's rows."""
-    return [per_variant(study, runs, chapter, dict.fromkeys(("heldout_perplexity", "train_perplexity"), log_mean))]
+    return [per_variant(study, runs, chapter, dict.fromkeys((PERPLEXITY, "train_perplexity"), log_mean))]
 
 
-def position(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
-    """Held-out perplexity at the trained window and beyond it."""
-    return [per_variant(study, runs, chapter, dict.fromkeys(WINDOWS, log_mean))]
+def over_window(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
+    """Held-out perplexity at the trained window and at each further one that it was read at."""
+    return [per_variant(study, runs, chapter, dict.fromkeys([PERPLEXITY, *further(runs)], log_mean))]
+
+
+def further(frame: pd.DataFrame) -> dict[str, int]:
+    """The columns with a perplexity at another window than the trained one, and the windows, the shortest first."""
+    known = frame.dropna(axis=1, how="all")
+    found = {str(c): int(m[1]) for c in known if (m := re.fullmatch(rf"{PERPLEXITY}_at_(\d+)", str(c)))}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def coreference(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
@@ -63,8 +70,8 @@ def scale(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]:
         groups = {side: runs[runs["variant"] == f"{stem}_{side}"] for side in ("divided", "undivided")}
         row: dict[str, Any] = {"row": label_of(study, variant).removesuffix(", divided"), "variant": stem}
         for side, group in groups.items():
-            row |= mean_cell(side, log_mean(values(group, "heldout_perplexity")))
-        divided, undivided = (by_seed(group, "heldout_perplexity") for group in groups.values())
+            row |= mean_cell(side, log_mean(values(group, PERPLEXITY)))
+        divided, undivided = (by_seed(group, PERPLEXITY) for group in groups.values())
         row |= mean_cell("gain", mean(paired(undivided, divided)), chapter.get("division_gain", {}).get(stem))
         rows.append(row | {"note": note(pd.concat(groups.values()))})
     return [Table("scale", caption_of(study), pd.DataFrame(rows)), collapse(study, runs, chapter)]
@@ -76,10 +83,10 @@ def collapse(study: Study, runs: pd.DataFrame, chapter: Chapter) -> Table:
     for variant, group in runs.groupby("variant", sort=False):
         row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}
         known = chapter.get("collapse", {}).get(variant, {})
-        histories = [load_history(folder) for folder in group.loc[group["state"].isin(COUNTED), "folder"]]
+        counted = group[group["state"].isin(COUNTED)]
         for probe in PROBES:
             for when, at in (("start", 0), ("end", -1)):
-                found = [float(h[f"block1/{probe}"].dropna().iloc[at]) for h in histories]
+                found = list(readings(counted, f"block1/{probe}", at).values())
                 row |= mean_cell(f"{probe}_{when}", mean(found), known.get(f"{probe}_{when}"))
         rows.append(row | {"note": note(group)})
     return Table("collapse", "E. Inside the heads, at the start and the end of training", pd.DataFrame(rows))

@@ -15,7 +15,7 @@ import pandas as pd
 from ablations.report.page import deliver
 from ablations.report.studies import perplexities
 from ablations.report.write import write
-from ablations.settings import ROOT, InputError, command, folder_name
+from ablations.settings import ROOT, InputError, command, folder_name, options
 from ablations.study.compose import SWEEP
 from ablations.study.fingerprint import SHOW_AND_SPEED
 from ablations.study.ledger import read
@@ -87,18 +87,13 @@ def _natural(label: str) -> list[str]:
 @command
 def main(arguments: list[str]) -> None:
     """See the module."""
-    options = {"budget": "chapter", "match": "*"}
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or key not in options:
-            raise InputError(f"{argument}: not known; allowed: {', '.join(options)} as key=value")
-        options[key] = value
-    study, runs = load(folder_name("budget", options["budget"]), options["match"])
+    given = options(arguments, "budget=NAME", "match=PATTERN", budget="chapter", match="*")
+    study, runs = load(folder_name("budget", given["budget"]), given["match"])
     tables = perplexities(study, runs, {})
-    folder: Path = ROOT / "reports" / options["budget"] / SWEEP
+    folder: Path = ROOT / "reports" / given["budget"] / SWEEP
     for table in tables:
-        print(write(table, options["budget"], folder / "tables"))
-    deliver(folder, options["budget"], {SWEEP: {"study": study}}, runs, tables, [])
+        print(write(table, given["budget"], folder / "tables"))
+    deliver(folder, given["budget"], {SWEEP: {"study": study}}, runs, tables, [])
 
 
 if __name__ == "__main__":

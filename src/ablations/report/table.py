@@ -51,6 +51,17 @@ def caption_of(study: Mapping[str, Any]) -> str:
     return f"{section}{study.get('question', study.get('name', ''))}"
 
 
+def section_of(caption: str) -> str:
+    """The letter that `caption_of` put before a caption; empty for a study of one's own."""
+    letter, dot, _ = caption.partition(". ")
+    return letter if dot and letter in SECTIONS else ""
+
+
+def by_section(letter: str) -> str:
+    """What sections are sorted by: studies of one's own come last."""
+    return letter or "~"
+
+
 def label_of(study: Mapping[str, Any], variant: str) -> str:
     """A variant's label in its study's file, else its name."""
     return str((study.get("rows") or {}).get(variant, variant))

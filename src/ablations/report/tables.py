@@ -12,7 +12,7 @@ from ablations.report import modern, studies
 from ablations.report.maps import attention_tables
 from ablations.report.measured import measured_tables
 from ablations.report.results import budget_of, load_plan, load_runs
-from ablations.report.table import Table
+from ablations.report.table import Table, by_section, section_of
 from ablations.report.write import write
 from ablations.settings import CONF, ROOT, InputError, command, one_line
 
@@ -21,10 +21,10 @@ Builder = Callable[[dict[str, Any], pd.DataFrame, dict[str, Any]], list[Table]]
 
 BUILDERS: dict[str, Builder] = {
     "scale": studies.scale,
-    "position": studies.position,
+    "position": studies.over_window,
     "coreference": studies.coreference,
     "precision": studies.precision,
-    "modern_length": modern.length,
+    "modern_length": studies.over_window,
     "modern_experts": modern.experts,
     "modern_stability": modern.stability,
     "stacks": modern.stacks,
@@ -45,7 +45,7 @@ def build(plan: dict[str, Any], runs: pd.DataFrame, budget: str, chapter: dict[s
         if name == "coreference":
             tables += attention_tables(mine, chapter)
     tables += measured_tables(ROOT / "measurements" / budget, chapter)
-    return sorted(tables, key=lambda table: table.caption.partition(".")[0])
+    return sorted(tables, key=lambda table: by_section(section_of(table.caption)))
 
 
 def load_chapter() -> dict[str, Any]:

@@ -16,13 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ablations.settings import ROOT
 from ablations.study.compose import Run
-from ablations.study.cost import EVALUATED, cores
+from ablations.study.cost import EVALUATED, OVERHEAD, cores
 from ablations.study.fingerprint import Config
 from ablations.study.keep import keep
 
 KEPT = ROOT / ".work" / "calibration.json"
 SECONDS, STEPS = 0.6, 2  # of timed steps per kind of run, at least
-FIXED = 1.0  # seconds of a run besides its steps and its evaluation
 START = 8.0  # seconds of a study besides its runs: composing and checking them, starting workers
 NO_MATTER = ("seed", "steps", "optimizer", "schedule", "probe", "divergence", "study", "budget", "lengths", "logger")
 
@@ -38,7 +37,7 @@ def estimate(runs: Sequence[Run]) -> float:
         free = [START] * cores()
         for run in of_study:
             step = speeds[kind(run.config)]
-            heapq.heapreplace(free, free[0] + FIXED + step * (run.config["steps"] + _evaluation(run.config)))
+            heapq.heapreplace(free, free[0] + OVERHEAD + step * (run.config["steps"] + _evaluation(run.config)))
         whole += max(free)
     return whole
 

@@ -4,16 +4,14 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from ablations.settings import ROOT
+from ablations.study.fingerprint import Config
 from ablations.study.keep import keep
-
-Config = dict[str, Any]
 
 RATE = ROOT / ".work" / "rate.json"
 EVALUATED = 100_000  # tokens, about: the held-out text and as much of the training text
-OVERHEAD = 2.0  # seconds of a run besides its steps
+OVERHEAD = 1.0  # seconds of a run besides its steps and its evaluation
 EFFICIENCY = 0.5  # of a training step, against bare matrix products; only until a first run has been timed
 
 

@@ -35,7 +35,11 @@ class Stopped(SystemExit):
 def job(config: DictConfig) -> None:
     """What Hydra calls for each job, here or in a worker. Only `Stopped` gets out: the rest of a sweep goes on."""
     hydra = HydraConfig.get()
-    run = describe(config, hydra.runtime.choices, hydra.overrides.task)
+    try:
+        run = describe(config, hydra.runtime.choices, hydra.overrides.task)
+    except InputError as error:  # what was good when the sweep began was edited since
+        print(f"error: {' '.join(hydra.overrides.task)}: {one_line(error)}", file=sys.stderr)
+        return
     post = Post(Path(hydra.runtime.output_dir), run.name, run.config["steps"])
     if post.ended:
         return

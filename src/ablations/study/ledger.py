@@ -65,9 +65,10 @@ class Ledger:
         for file in sorted(self.root.glob("*/*/*/seed-*/run.json")):
             if _links(self.root, file.parent):
                 continue
-            record = read(file.parent) if run.fingerprint.encode() in file.read_bytes() else None
-            if record and record["fingerprint"] == run.fingerprint and record["status"] in FINISHED:
-                return record | {"folder": file.parent}
+            with contextlib.suppress(OSError):  # another job may be putting a new record in its place
+                record = read(file.parent) if run.fingerprint.encode() in file.read_bytes() else None
+                if record and record["fingerprint"] == run.fingerprint and record["status"] in FINISHED:
+                    return record | {"folder": file.parent}
         return None
 
     def write(

@@ -11,7 +11,16 @@ from ablations.settings import ROOT, InputError, one_line
 from ablations.study.compose import Run
 
 PATIENCE = 20.0  # seconds for wandb's server to answer
+LONGEST = 120  # characters of an id, which wandb allows 128
 WHOLE = "whole"  # in a run's folder: the run has ended, and nothing will be added
+
+
+def id_of(run: Run) -> str:
+    """`<budget>-<study>-<variant>-s<seed>-<identity>`, as `study/mirrored.py` reads it; of a long variant its
+    end, which tells sweeps by hand apart.
+    """
+    before, after = f"{run.budget}-{run.study}-", f"-s{run.seed}-{run.fingerprint[:6]}"
+    return before + run.variant[-max(1, LONGEST - len(before + after)) :] + after
 
 
 class Mirror:
@@ -30,7 +39,7 @@ class Mirror:
         self._rows: list[dict[str, float]] = []
         self._again = True
         self._failed = not run.config["logger"]["wandb"] or os.environ.get("WANDB_MODE") == "disabled"
-        self.id = f"{run.budget}-{run.study}-{run.variant}-s{run.seed}-{run.fingerprint[:6]}"[-120:]
+        self.id = id_of(run)
         self._guard(lambda: self._begin(run))
 
     def log(self, row: dict[str, float | None]) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ablations.settings import FOLDER, InputError
+from ablations.settings import A_NAME, FOLDER, InputError
 from ablations.study.trust import trusted
 
 Config = dict[str, Any]
@@ -60,10 +60,7 @@ PROJECT = Rule(
     lambda v: isinstance(v, str) and 0 < len(v) <= 128 and v.isprintable() and not set(v) & set("/\\#?%:"),
     "a name of at most 128 characters, without / \\ # ? % :",
 )
-NAME = Rule(
-    lambda v: isinstance(v, str) and FOLDER.fullmatch(v) is not None,
-    "a name of at most 100 letters, digits, '.', '_', '-'",
-)
+NAME = Rule(lambda v: isinstance(v, str) and FOLDER.fullmatch(v) is not None, A_NAME)
 POSITIVE = real(0, open_low=True)
 
 RULES: dict[str, Rule] = {  # a field before those that are made of it

@@ -48,6 +48,21 @@ def lines(
     points: bool = False,
     unit: str | None = None,
 ) -> Chart | None:
+    """A line per value of a column, each with the intervals that it has; None where no point is known.
+
+    Args:
+        name: of the chart's files.
+        study: whose section it belongs to.
+        title: of the chart.
+        data: one row per point; columns `low` and `high`, if any, are drawn as its interval.
+        colour: the column that tells the lines apart.
+        y: the column of the figure and what its axis is called; where there is no such column, it is `value`.
+        x: the column of the other axis.
+        log_x: whether that is a logarithmic one.
+        log_y: the same of the figure's.
+        points: whether each point is marked, too.
+        unit: what the figure's axis is called instead.
+    """
     value = y if y in data else "value"
     data = data[data[value].notna()]
     if data.empty:
@@ -80,6 +95,7 @@ def lines(
 
 
 def chart_of(name: str, study: Study, title: str, text: str, chart: Any, height: int) -> Chart:
+    """An Altair chart of this height in pixels with its title and its text, named for files."""
     spec: dict[str, Any] = chart.properties(width=WIDTH, height=height).to_dict()
     spec["description"] = f"{title}. {text}"
     name = re.sub(r"[^A-Za-z0-9_]+", "-", name)  # of files, and of an element of the page

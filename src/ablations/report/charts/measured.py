@@ -1,12 +1,11 @@
 """Charts of what needs no training, and of the attention maps."""
 
-import math
-
 import altair as alt
 import pandas as pd
 
 from ablations.report.charts.draw import COLOURS, Chart, chart_of, lines, rounded
 from ablations.report.table import Table, number
+from ablations.report.write import BESIDES
 
 
 def measured_charts(tables: dict[str, Table]) -> list[Chart]:
@@ -50,7 +49,7 @@ def _cost(table: Table, figure: str, unit: str) -> Chart | None:
             for r in table.frame.to_dict("records")
             for name, label in names.items()
         ]
-    ).assign(low=math.nan, high=math.nan)
+    )
     title = f"Cost of one attention layer against the length of the text: {unit}"
     return lines(
         f"cost_{figure}",
@@ -68,11 +67,7 @@ def _cost(table: Table, figure: str, unit: str) -> Chart | None:
 
 
 def _map(table: Table) -> Chart:
-    columns = [
-        str(c)
-        for c in table.frame
-        if str(c).startswith("block") and not str(c).endswith(("_n", "_low", "_high", "_chapter"))
-    ]
+    columns = [str(c) for c in table.frame if str(c).startswith("block") and not str(c).endswith(BESIDES)]
     long = table.frame.melt(id_vars=["row"], value_vars=columns, var_name="where", value_name="weight")
     long["where"] = long["where"].str.replace("block", "block ").str.replace("_", ", ")
     base = alt.Chart(rounded(long)).encode(

@@ -4,11 +4,12 @@ import altair as alt
 import pandas as pd
 
 from ablations.report.charts.draw import COLOURS, ROW, Chart, Study, chart_of, lines, rounded
-from ablations.report.results import COUNTED, load_history
-from ablations.report.studies import PERPLEXITY
+from ablations.report.results import TRAINED, load_history
+from ablations.report.studies import PERPLEXITY, further
 from ablations.report.table import Table, label_of, number
 
 ACCURACY = {"coreference": "accuracy_vocabulary", "stacks": "accuracy"}  # studies that are not judged by perplexity
+TRAINED_AT = 64  # the window of the studies that read beyond it
 PROBES = {
     "score_std": "standard deviation of the scores",
     "entropy": "attention entropy, nats",
@@ -22,18 +23,15 @@ def study_charts(study: Study, runs: pd.DataFrame, tables: dict[str, Table]) -> 
     found = [rows_with_intervals(study, tables), *training_curves(study, runs)]
     if study["name"] == "scale":
         found.append(over_width(tables["scale"]))
-    if study["name"] == "position":
-        found.append(over_window(tables["position"]))
+    found.append(over_window(study, tables[study["name"]]))
     return [chart for chart in found if chart is not None]
 
 
 def rows_with_intervals(study: Study, tables: dict[str, Table]) -> Chart | None:
     """The main figure of each row, its interval, and the chapter's."""
     frame = tables[study["name"]].frame
-    metric = next((m for m in (PERPLEXITY, "accuracy") if f"{m}_n" in frame), None)
-    if study["name"] in ACCURACY:
-        metric = ACCURACY[study["name"]]
-    if metric is None or frame[metric].notna().sum() == 0:
+    metric = ACCURACY.get(study["name"], PERPLEXITY)
+    if f"{metric}_n" not in frame or frame[metric].notna().sum() == 0:
         return None
     renamed = {metric: "ours", f"{metric}_low": "low", f"{metric}_high": "high", f"{metric}_chapter": "chapter"}
     data = rounded(frame.rename(columns=renamed)[["row", "ours", "low", "high", "chapter"]])
@@ -116,40 +114,33 @@ def over_width(table: Table) -> Chart | None:
     )
 
 
-def over_window(table: Table) -> Chart | None:
-    """Perplexity against the window the text is read in, per encoding (section I)."""
-    windows = {64: PERPLEXITY, 128: f"{PERPLEXITY}_at_128", 256: f"{PERPLEXITY}_at_256"}
+def over_window(study: Study, table: Table) -> Chart | None:
+    """Perplexity against the window the text is read in, per row, where it was read beyond the trained one."""
+    windows = further(table.frame)
+    if not windows:
+        return None
     data = pd.DataFrame(
         [
             {
                 "window": window,
-                "encoding": r["row"],
-                "perplexity": r.get(column),
-                "low": r.get(f"{column}_low"),
-                "high": r.get(f"{column}_high"),
+                "variant": r["row"],
+                "perplexity": r[column],
+                "low": r[f"{column}_low"],
+                "high": r[f"{column}_high"],
             }
             for r in table.frame.to_dict("records")
-            for window, column in windows.items()
+            for column, window in {PERPLEXITY: TRAINED_AT, **windows}.items()
         ]
     )
-    title = "Held-out perplexity against the window, trained at 64"
-    return lines(
-        "perplexity_over_window",
-        {"section": "I"},
-        title,
-        data,
-        "encoding",
-        "perplexity",
-        x="window",
-        log_x=True,
-        points=True,
-    )
+    title = f"{study['name']}: held-out perplexity against the window, trained at {TRAINED_AT}"
+    name = f"{study['name']}_over_window"
+    return lines(name, study, title, data, "variant", "perplexity", x="window", log_x=True, log_y=True, points=True)
 
 
 def _histories(study: Study, runs: pd.DataFrame) -> pd.DataFrame:
     """One row per variant, step, figure and block: the mean over its seeds."""
     parts = []
-    for run in runs[runs["state"].isin(COUNTED) | (runs["state"] == "diverged")].to_dict("records"):
+    for run in runs[runs["state"].isin(TRAINED)].to_dict("records"):
         history = load_history(run["folder"])
         columns = [c for c in history if c == "train_loss" or str(c).partition("/")[2] in PROBES]
         long = history.melt(id_vars=["step"], value_vars=columns).dropna()

@@ -3,13 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ablations.report.maps import attention_tables
-from ablations.report.results import COUNTED, load_history
+from ablations.report.maps import MODEL, attention_tables
+from ablations.report.results import COUNTED, readings
 from ablations.report.studies import by_seed
 from ablations.settings import InputError
 
@@ -86,13 +85,7 @@ def _history(spec: Spec, source: Source, where: str) -> Values:
     if spec["at"] not in places:
         raise InputError(f"{where}.at: {spec['at']}; allowed: {', '.join(places)}")
     group = source.group(spec["history"])
-    found: dict[int, float] = {}
-    for run in group[group["state"].isin(COUNTED)].itertuples():
-        history = load_history(Path(str(run.folder)))
-        if spec["column"] not in history or (readings := history[spec["column"]].dropna()).empty:
-            continue
-        found[int(run.seed)] = float(readings.iloc[places[spec["at"]]])  # type: ignore[arg-type]
-    return _values(found, group)
+    return _values(readings(group[group["state"].isin(COUNTED)], spec["column"], places[spec["at"]]), group)
 
 
 def _measured(spec: Spec, source: Source, where: str) -> Values:
@@ -113,7 +106,7 @@ def _map(spec: Spec, source: Source, where: str) -> Values:
             if table.name == spec["map"] and spec["column"] in table.frame:
                 cells = table.frame.loc[table.frame["variant"] == spec["row"], spec["column"]]
                 found |= {int(str(seed)): float(value) for value in cells}
-    return _values(found, group[group["variant"] == "closed_two_blocks"])
+    return _values(found, group[group["variant"] == MODEL])
 
 
 def _paired(combine: Callable[[float, float], float], geometric: bool) -> Callable[[Spec, Source, str], Values]:

@@ -110,7 +110,8 @@ def judge(values: Values, low: float, high: float, diverged_holds: bool = False)
         return Part(SUPPORTED, found, "")
     if found.high < low or found.low > high:
         return Part(NOT_SUPPORTED, found, "")
-    needed = seeds_needed(*_spread(values), *((_log(low), _log(high)) if values.geometric else (low, high)))
+    bounds = (_log(low), _log(high)) if values.geometric else (low, high)
+    needed = seeds_needed(*_spread(values), *bounds, most=MOST + 1)
     many = f"about {needed}" if needed <= MOST else f"more than {MOST}"
     return Part(INCONCLUSIVE, found, f"the interval crosses the bound; {many} seeds would decide it")
 
