@@ -12,7 +12,7 @@ export DVC_SITE_CACHE_DIR := $(CURDIR)/.work/dvc/site
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
-	@echo "make quick    the whole pipeline at the quick budget: minutes"
+	@echo "make quick    the whole pipeline at the quick budget: a quarter of an hour, set-up included"
 	@echo "make study    the full study at the chapter's budget: hours; goes on where it stopped"
 	@echo "make clusters what launchers slurm and ray need besides; see docs/clusters.md"
 	@echo "make check    the chapter's claims, judged on what was trained"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench    how fast it is here, against bars: minutes"
 	@echo "make browse   wandb's terminal dashboard over all runs, the newest study first"
 	@echo "make sync     all runs to your wandb account, each once; DRY=1 lists what that would be"
+	@echo "make clean    removes what the quick budget left, and all checkpoints, weights and caches (.work)"
 
 setup: $(VENV)/.ready
 

@@ -79,6 +79,15 @@ def test_the_chapters_example_is_16_gib() -> None:
         ({"hidden_size": "wide"}, "hidden_size: wide; allowed: a whole number from 1"),
         ({"num_hidden_layers": 0}, "num_hidden_layers: 0"),
         ({"vocab_size": None}, "vocab_size: None"),
+        (
+            CONFIGS["olmoe_1b_7b"] | {"num_experts_per_tok": 65},
+            "num_experts_per_tok: 65; allowed: .* 1 to 64",
+        ),
+        (
+            CONFIGS["deepseek_v3"] | {"first_k_dense_replace": 62},
+            "first_k_dense_replace: 62; .* 0 to 61",
+        ),
+        (CONFIGS["deepseek_v3"] | {"num_experts_per_tok": 257}, "num_experts_per_tok: 257"),
     ],
 )
 def test_what_is_amiss_is_named(change: dict[str, Any], says: str) -> None:
@@ -87,6 +96,13 @@ def test_what_is_amiss_is_named(change: dict[str, Any], says: str) -> None:
     for key in ("hidden_size", "num_attention_heads", "vocab_size"):
         with pytest.raises(InputError, match=f"^x: {key}: missing"):
             account({k: v for k, v in CONFIGS["llama_3_8b"].items() if k != key}, "x")
+
+
+def test_a_model_may_have_no_dense_layer_and_no_shared_expert() -> None:
+    found = account(CONFIGS["deepseek_v3"] | {"first_k_dense_replace": 0, "n_shared_experts": 0}, "x")
+    expert = 3 * 7168 * 2048
+    assert found["parts"]["feed-forward"] == found["parts"]["shared experts"] == 0
+    assert found["parts"]["experts"] == 61 * 256 * expert and found["active"] == found["total"] - 61 * 248 * expert
 
 
 def test_it_is_a_command(run: Command, project: Path) -> None:

@@ -9,8 +9,10 @@ import torch
 from ablations.measure.generation import MIXERS, build, expected_bytes, measure
 from ablations.model.generation import generate, probabilities
 from ablations.model.past import Past
+from ablations.model.position.rotary import Rotary
 from tests.conftest import SMALL, Command, records
 from tests.test_modern import PARTS
+from tests.test_stacks import encoder_decoder
 
 TEXT = torch.arange(9)
 
@@ -21,6 +23,12 @@ def test_with_and_without_the_cache_the_tokens_are_the_same(name: str, temperatu
     cached = generate(PARTS[name], TEXT, 20, temperature=temperature, seed=5)
     assert torch.equal(cached, generate(PARTS[name], TEXT, 20, temperature=temperature, seed=5, cached=False))
     assert len(cached) == 20
+
+
+def test_a_model_with_an_encoder_keeps_nothing() -> None:
+    made = encoder_decoder(position=Rotary)
+    cached = generate(made, TEXT, 12, seed=5)
+    assert torch.equal(cached, generate(made, TEXT, 12, seed=5, cached=False)) and len(cached.unique()) > 3
 
 
 def test_greedy_takes_the_largest_and_a_seed_draws_the_same() -> None:

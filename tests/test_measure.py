@@ -74,7 +74,7 @@ def test_gpt2_runs() -> None:
 
 
 def test_gradients_before_training() -> None:
-    """Seed 0: growing with depth, post-norm's the larger; and the norms are those of a loop."""
+    """Seed 0: growing with depth, post-norm's the larger; those of W_q, W_k and W_v less than those of all."""
     prepare()
     pre, post = gradients.block_gradients("pre", 0), gradients.block_gradients("post", 0)
     assert len(pre) == len(post) == 12

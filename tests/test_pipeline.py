@@ -89,10 +89,13 @@ def test_nothing_to_do_does_nothing(repository: Path) -> None:
 
 
 def test_edits_that_change_no_run_train_nothing(repository: Path) -> None:
-    """A comment in the model, a docstring in training, another study's file."""
+    """A comment in the model, a docstring in training, a comment in another study's file."""
     before = times(repository)
     model = repository / "src/ablations/model/mixer/attention.py"
     model.write_text(model.read_text() + "\n# a thought\n")
+    training = repository / "src/ablations/training/module.py"
+    training.write_text(training.read_text().replace('"""One run\'s optimisation.', '"""The optimisation of a run.'))
+    assert "The optimisation of a run." in training.read_text()
     config = repository / "conf/study/norm.yaml"
     config.write_text(config.read_text() + "# another study's\n")
     said = repro(repository)

@@ -1,4 +1,5 @@
-"""`python -m ablations.bench`: how fast the project is, each figure a ratio of two things timed in turn.
+"""`python -m ablations.bench`: how fast the project is: ratios of two things timed in turn or, where there is
+nothing to hold a time against, seconds.
 
 Prints one table and writes `reports/bench.json`, a list of `{figure, value, bar, samples}`.
 """

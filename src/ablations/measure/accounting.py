@@ -3,6 +3,7 @@
 """
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,13 @@ class _Keys:
     def __init__(self, config: Mapping[str, Any], where: str) -> None:
         self.config, self.where = config, where
 
-    def whole(self, name: str, otherwise: int | None = None) -> int:
+    def whole(self, name: str, otherwise: int | None = None, least: int = 1, most: float = math.inf) -> int:
+        allowed = f"a whole number from {least}" + (f" to {most}" if most < math.inf else "")
         value = self.config.get(name, otherwise)
         if value is None and name not in self.config:
-            raise InputError(f"{self.where}: {name}: missing; allowed: a whole number from 1")
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{self.where}: {name}: {value}; allowed: a whole number from 1")
+            raise InputError(f"{self.where}: {name}: missing; allowed: {allowed}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise InputError(f"{self.where}: {name}: {value}; allowed: {allowed}")
         return value
 
     def window(self) -> int | None:
@@ -90,7 +92,8 @@ def _llama(keys: _Keys, family: str) -> Account:
     parts = _embeddings(keys, d) | {"attention": layers * attention, "norms": layers * norms + d}
     idle = 0
     if family == "olmoe":
-        experts, chosen = keys.whole("num_experts"), keys.whole("num_experts_per_tok")
+        experts = keys.whole("num_experts")
+        chosen = keys.whole("num_experts_per_tok", most=experts)
         parts |= {"router": layers * d * experts, "experts": layers * experts * 3 * d * inner}
         idle = layers * (experts - chosen) * 3 * d * inner
     else:
@@ -106,8 +109,8 @@ def _deepseek(keys: _Keys) -> Account:
     d, layers, heads = keys.whole("hidden_size"), keys.whole("num_hidden_layers"), keys.whole("num_attention_heads")
     q_rank, kv_rank = keys.whole("q_lora_rank"), keys.whole("kv_lora_rank")
     nope, rope, value = (keys.whole(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
-    dense = keys.whole("first_k_dense_replace")
-    routed, shared = keys.whole("n_routed_experts"), keys.whole("n_shared_experts")
+    dense = keys.whole("first_k_dense_replace", least=0, most=layers)
+    routed, shared = keys.whole("n_routed_experts"), keys.whole("n_shared_experts", least=0)
     expert = 3 * d * keys.whole("moe_intermediate_size")
     attention = d * q_rank + q_rank * heads * (nope + rope) + d * (kv_rank + rope)
     attention += kv_rank * heads * (nope + value) + heads * value * d
@@ -120,7 +123,7 @@ def _deepseek(keys: _Keys) -> Account:
         "router": sparse * (d + 1) * routed,  # with a correction per expert, which balances the load without a loss
         "experts": sparse * routed * expert,
     }
-    idle = sparse * (routed - keys.whole("num_experts_per_tok")) * expert
+    idle = sparse * (routed - keys.whole("num_experts_per_tok", most=routed)) * expert
     kept = {"as it is": kv_rank + rope, "without latent attention": heads * (nope + rope + value)}
     return _told(parts, idle, layers, kept, None)
 

@@ -29,13 +29,13 @@ def transparent(d: int, scaled: bool) -> Attention:
     return attention
 
 
-def products(d: int, pairs: int = PAIRS) -> Tensor:
-    """Undivided scores of `pairs` independent pairs of unit normals."""
+def products(d: int) -> Tensor:
+    """Undivided scores of 20,000 independent pairs of unit normals."""
     attention, position = transparent(d, scaled=False), Position(d)
     found = []
     with torch.no_grad():
-        for _ in range(0, pairs, 1000):
-            scores_BxHxTxT, _ = attention.scores(torch.randn(min(1000, pairs), 2, d), position)
+        for _ in range(PAIRS // 1000):
+            scores_BxHxTxT, _ = attention.scores(torch.randn(1000, 2, d), position)
             found.append(scores_BxHxTxT[:, 0, 1, 0])
     return torch.cat(found)
 

@@ -30,7 +30,7 @@ def generate(
         top_p: only the likeliest that together have this probability are drawn from (Holtzman et al. 2020).
         seed: of the draws.
         cached: whether past positions are kept (the KV cache) or read again for each token; the tokens are the same.
-            Where the position encoding follows the length of the text, nothing is kept.
+            Where the position encoding follows the length of the text, or an encoder reads its begin, nothing is kept.
 
     Raises:
         ValueError: a value that cannot be, named with what is allowed.
@@ -45,7 +45,7 @@ def generate(
         raise ValueError(f"top_k: {top_k}; allowed: at least 1")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p: {top_p}; allowed: above 0, at most 1")
-    cached = cached and not getattr(model.position, "follows_length", False)
+    cached = cached and not getattr(model.position, "follows_length", False) and not hasattr(model, "source")
     was_training = model.training
     model.eval()
     generator = torch.Generator().manual_seed(seed)

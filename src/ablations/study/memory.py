@@ -17,7 +17,7 @@ STEP = 2**26  # by which the heap grows beyond them
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Tells glibc's allocator so, where there is one. Results are the same bits with and without."""
+    """Tells glibc's allocator to do both, where there is one. Results are the same bits with and without."""
     if not sys.platform.startswith("linux"):
         return
     libc = ctypes.CDLL(None)

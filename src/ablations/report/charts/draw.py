@@ -69,8 +69,12 @@ def lines(
         return None
     order = list(dict.fromkeys(data[colour]))
     kept = [c for c in (x, colour, value, "low", "high") if c in data]
+    across: dict[str, Any] = {"scale": alt.Scale(nice=False)}
+    if log_x:
+        at = sorted(data[x].unique().tolist())
+        across = {"scale": alt.Scale(type="log", base=2, nice=False), "axis": alt.Axis(values=at)}
     base = alt.Chart(rounded(data[kept])).encode(
-        x=alt.X(f"{x}:Q", scale=alt.Scale(type="log", base=2) if log_x else alt.Scale(nice=False), title=x),
+        x=alt.X(f"{x}:Q", title=x, **across),
         color=alt.Color(
             f"{colour}:N",
             sort=order,

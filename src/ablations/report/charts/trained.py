@@ -134,7 +134,7 @@ def over_window(study: Study, table: Table) -> Chart | None:
     )
     title = f"{study['name']}: held-out perplexity against the window, trained at {TRAINED_AT}"
     name = f"{study['name']}_over_window"
-    return lines(name, study, title, data, "variant", "perplexity", x="window", log_x=True, log_y=True, points=True)
+    return lines(name, study, title, data, "variant", "perplexity", x="window", log_x=True, points=True)
 
 
 def _histories(study: Study, runs: pd.DataFrame) -> pd.DataFrame:
