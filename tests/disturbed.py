@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.conftest import PROJECT, TEXT, environment_of
+from tests.conftest import environment_of
+from tests.repository import bits, committed, copied
 
 VARIANT = """# @package _global_
 defaults: [/study/small, _self_]
@@ -28,28 +28,17 @@ SWEEP = ("-m", "+variant/small=glob(*)", "seed=range(0,2)", "runtime.accept_dive
 Outcome = dict[str, bytes]
 
 
-def repository(root: Path, steps: int = STEPS) -> Path:
+def repository(root: Path) -> Path:
     """The project about a short text, with one study of two variants and two seeds; its tokens are made."""
-    root.mkdir(parents=True)
-    for name in ("src", "conf", ".dvc"):
-        ignored = shutil.ignore_patterns("__pycache__", "cache", "tmp")
-        shutil.copytree(PROJECT / name, root / name, ignore=ignored)
-    for name in ("params.yaml", "dvc.yaml", ".gitignore", ".dvcignore"):
-        shutil.copy(PROJECT / name, root / name)
-    stages = (root / "dvc.yaml").read_text()
-    others = ", scores, equivalence, parameters, gradients, cost, generation, accounting]"
-    (root / "dvc.yaml").write_text(stages.replace(others, "]"))
-    (root / "mine.txt").write_text(TEXT)
+    copied(root)
     (root / "params.yaml").write_text(
         "corpus: {path: mine.txt, sha256: null}\ntokenizer: {vocabulary: 300}\nseeds: 2\nstudies: {small: 2}\n"
     )
     (root / "conf/study/small.yaml").write_text(STUDY)
     (root / "conf/variant/small").mkdir()
     for name, width in (("narrow", 16), ("wide", 24)):
-        (root / f"conf/variant/small/{name}.yaml").write_text(VARIANT.format(width=width, steps=steps))
-    git = ["git", "-c", "user.name=reader", "-c", "user.email=reader@example.org", "-C", str(root)]
-    for arguments in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "all"]):
-        subprocess.run([*git, *arguments], check=True)
+        (root / f"conf/variant/small/{name}.yaml").write_text(VARIANT.format(width=width, steps=STEPS))
+    committed(root)
     repro(root, "tokenize")
     return root
 
@@ -83,18 +72,12 @@ def train(root: Path, *arguments: str, **environment: str) -> subprocess.Popen[s
 def outcome(root: Path) -> Outcome:
     """The tables, and what of the ledger is a function of the runs' identities; all of it, to the byte."""
     tables = [file for file in (root / "reports/chapter/tables").rglob("*") if file.is_file()]
-    return finished(root) | {str(file.relative_to(root)): file.read_bytes() for file in tables}
+    return bits(root / "results") | {str(file.relative_to(root)): file.read_bytes() for file in tables}
 
 
-def finished(root: Path) -> Outcome:
-    """The ledger's part alone."""
-    files = [file for file in (root / "results").rglob("*") if file.name in ("run.json", "history.csv")]
-    return {str(file.relative_to(root)): file.read_bytes() for file in files if ".part" not in file.parts}
-
-
-def until(holds: Callable[[], bool], process: subprocess.Popen[str], within: float = 120) -> None:
+def until(holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Waits for a moment of a command's life."""
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + 120
     while not holds():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, "it did not come"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SMALL, Command, records
+from tests.repository import bits
 
 GRID = ("-m", "model.mixer.d_k=4,8", "model.norm.placement=pre,post")
 
@@ -48,13 +49,12 @@ def test_a_multirun_and_its_second_start(run: Command, project: Path) -> None:
 
 
 def test_launchers_give_the_same_bits(run: Command, project: Path) -> None:
-    files: list[dict[str, bytes]] = []
+    found = []
     for launcher in ("joblib", "basic"):
         assert run("ablations.train", *GRID, *SMALL, LAUNCHER=launcher).returncode == 0
-        results = project / "results"
-        files.append({str(f): f.read_bytes() for f in results.rglob("*") if f.name in ("run.json", "history.csv")})
-        shutil.rmtree(results)
-    assert len(files[0]) == 8 and files[0] == files[1]
+        found.append(bits(project / "results"))
+        shutil.rmtree(project / "results")
+    assert len(found[0]) == 8 and found[0] == found[1]
 
 
 BROKEN_MIXER = '''

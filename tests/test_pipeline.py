@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from ablations.report import plots_page
-from tests.conftest import PROJECT, TEXT, environment_of
+from tests.conftest import TEXT, environment_of
+from tests.repository import bits, committed, copied
 
 TINY = "# @package _global_\nbudget: {}\nlengths: {{long: 6, short: 5, deep: 2, warmup: 2, probe: 3}}\n"
 STUDIES = ("ladder", "depth", "scale")
@@ -20,17 +21,7 @@ STUDIES = ("ladder", "depth", "scale")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project as a git repository, about another text and with three studies, run once from nothing."""
     root = tmp_path_factory.mktemp("pipeline") / "project"
-    root.mkdir()
-    for name in ("src", "conf", ".dvc"):
-        ignored = shutil.ignore_patterns("__pycache__", "cache", "tmp")
-        shutil.copytree(PROJECT / name, root / name, ignore=ignored)
-    for name in ("params.yaml", "dvc.yaml", "Makefile", ".gitignore", ".dvcignore"):
-        shutil.copy(PROJECT / name, root / name)
-    stages = (root / "dvc.yaml").read_text()
-    (root / "dvc.yaml").write_text(
-        stages.replace(", scores, equivalence, parameters, gradients, cost, generation, accounting]", "]")
-    )
-    (root / "mine.txt").write_text(TEXT)
+    copied(root)
     params = (root / "params.yaml").read_text()
     params = params.replace("path: null ", "path: mine.txt ").replace("vocabulary: 1024", "vocabulary: 300")
     lines = [line for line in params.partition("studies:")[0].splitlines() if not line.startswith("  sha256")]
@@ -38,10 +29,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "params.yaml").write_text("\n".join([*lines, f"studies: {{{': 1, '.join(STUDIES)}: 1}}", ""]))
     for budget in ("chapter", "quick"):
         (root / f"conf/budget/{budget}.yaml").write_text(TINY.format(budget))
-    git = ["git", "-c", "user.name=reader", "-c", "user.email=reader@example.org"]
-    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
-    subprocess.run(["git", "add", "--all"], cwd=root, check=True)
-    subprocess.run([*git, "commit", "--quiet", "--message", "all"], cwd=root, check=True)
+    committed(root)
     repro(root)
     return root
 
@@ -58,10 +46,7 @@ def repro(root: Path, *arguments: str, code: int = 0) -> str:
 
 
 def results(root: Path, budget: str = "chapter") -> dict[str, bytes]:
-    """The part of the ledger that is a function of the runs' identities."""
-    folder = root / "results" / budget
-    files = [file for file in sorted(folder.rglob("*")) if file.name in ("run.json", "history.csv")]
-    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+    return bits(root / "results" / budget)
 
 
 def times(root: Path) -> dict[str, int]:

@@ -5,15 +5,14 @@ from pathlib import Path
 
 from tests import disturbed
 from tests.disturbed import said, start
+from tests.repository import committed
 
 
 def test_a_clone_pulls_what_another_pushed(tmp_path: Path) -> None:
     first = disturbed.repository(tmp_path / "first")
     said(start(first, "dvc", "remote", "add", "--default", "lab", str(tmp_path / "shared")))
     said(start(first, "dvc", "push"))
-    git = ["git", "-c", "user.name=reader", "-c", "user.email=reader@example.org", "-C", str(first)]
-    subprocess.run([*git, "add", "--all"], check=True)
-    subprocess.run([*git, "commit", "--quiet", "--message", "tokens, and where they are"], check=True)
+    committed(first, "tokens, and where they are")
     second = tmp_path / "second"
     subprocess.run(["git", "clone", "--quiet", str(first), str(second)], check=True)
     assert not (second / "data").exists()

@@ -17,6 +17,7 @@ import pytest
 
 from tests import slurm
 from tests.conftest import SMALL, Command, launched, records, started, unavailable
+from tests.repository import bits
 
 GRID = ("-m", "model.mixer.d_k=4,8", "model.norm.placement=pre,post", *SMALL)
 LONG = ("-m", "seed=0,1,2", "steps=800", *SMALL[1:], "runtime.checkpoint_every=20")
@@ -32,19 +33,12 @@ def slurm_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment
         yield environment | {"LAUNCHER": "slurm"}
 
 
-def bits(project: Path) -> dict[str, bytes]:
-    """The part of the ledger that is a function of the runs' identities."""
-    results = project / "results"
-    files = [file for file in results.rglob("*") if file.name in ("run.json", "history.csv")]
-    return {str(file.relative_to(results)): file.read_bytes() for file in files}
-
-
 def by_joblib(run: Command, project: Path, *arguments: str) -> dict[str, bytes]:
     """The same by joblib, from nothing."""
     for folder in ("results", ".work"):
         shutil.rmtree(project / folder)
     assert run("ablations.train", *arguments, LAUNCHER="joblib").returncode == 0
-    return bits(project)
+    return bits(project / "results")
 
 
 def test_slurm_gives_the_ledger_of_joblib(run: Command, project: Path, slurm_here: Environment) -> None:
@@ -53,7 +47,7 @@ def test_slurm_gives_the_ledger_of_joblib(run: Command, project: Path, slurm_her
     found = run("ablations.train", *GRID, **slurm_here)
     assert found.returncode == 0, found.stderr
     assert found.stderr.count("done ") == 4 and found.stdout == "", found.stdout + found.stderr
-    by_slurm = bits(project)
+    by_slurm = bits(project / "results")
     assert len(by_slurm) == 8 and by_slurm == by_joblib(run, project, *GRID)
 
 
@@ -76,7 +70,7 @@ def test_jobs_that_are_killed_are_told_and_go_on_at_the_next_start(
     assert found.returncode == 0, found.stderr
     assert "seed 2  trained before" in found.stderr  # and is not submitted again
     assert resumed(project, 0) >= 20 and resumed(project, 1) >= 20 and resumed(project, 2) == 0
-    assert bits(project) == by_joblib(run, project, *LONG)
+    assert bits(project / "results") == by_joblib(run, project, *LONG)
 
 
 def test_a_job_whose_time_is_up_goes_on_by_itself(run: Command, project: Path, slurm_here: Environment) -> None:
@@ -93,7 +87,7 @@ def test_a_job_whose_time_is_up_goes_on_by_itself(run: Command, project: Path, s
     _, told = process.communicate(timeout=120)
     assert process.returncode == 0 and "Traceback" not in told, told
     assert resumed(project, 0) >= 20
-    assert bits(project) == by_joblib(run, project, *LONG)
+    assert bits(project / "results") == by_joblib(run, project, *LONG)
 
 
 def test_stopping_the_command_empties_the_queue(project: Path, slurm_here: Environment) -> None:
@@ -189,7 +183,7 @@ def test_ray_gives_the_ledger_of_joblib_though_a_worker_is_killed(
     _, told = process.communicate(timeout=120)
     assert process.returncode == 0 and "Traceback" not in told, told
     assert {resumed(project, seed) >= 20 for seed in (0, 1)} == {True, False}
-    assert bits(project) == by_joblib(run, project, *LONG)
+    assert bits(project / "results") == by_joblib(run, project, *LONG)
 
 
 def test_stopping_the_command_stops_rays_tasks(project: Path, ray_here: Environment) -> None:

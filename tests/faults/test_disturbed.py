@@ -18,7 +18,8 @@ import pytest
 from ablations.study.ledger import read
 from tests import disturbed
 from tests.conftest import unavailable
-from tests.disturbed import Outcome, begun, below, finished, outcome, repro, said, start, train, until
+from tests.disturbed import Outcome, begun, below, outcome, repro, said, start, train, until
+from tests.repository import bits
 
 KILLS = int(os.environ.get("KILLS", "4"))
 FULL = KILLS >= 20
@@ -42,7 +43,7 @@ def calm(template: Path) -> Outcome:
     shutil.copytree(template, root, symlinks=True)
     repro(root)
     found = outcome(root)
-    assert len(finished(root)) == 2 * 4 and any("small.csv" in name for name in found)
+    assert len(bits(root / "results")) == 2 * 4 and any("small.csv" in name for name in found)
     return found
 
 
@@ -65,7 +66,7 @@ def test_kills_at_random_moments(study: Path, calm: Outcome) -> None:
         disturbed.kill_all(process)
         for run in (study / "results").glob("chapter/*/*/seed-*"):
             assert read(run) is not None, f"{run} is half there"
-        now = finished(study)
+        now = bits(study / "results")
         assert before.items() <= now.items()
         before = now
         if len(now) == 2 * 4:
@@ -139,7 +140,7 @@ def test_the_disk_is_full(study: Path, calm: Outcome, what: str) -> None:
 @pytest.mark.parametrize(("what", "damage"), DAMAGES if FULL else [DAMAGES[0], DAMAGES[3], DAMAGES[5], DAMAGES[7]])
 def test_a_file_is_damaged(study: Path, calm: Outcome, what: str, damage: str) -> None:
     process = train(study, LAUNCHER="basic")
-    until(lambda: begun(study) and (len(finished(study)) == 4 or "run.json" not in what), process)
+    until(lambda: begun(study) and (len(bits(study / "results")) == 4 or "run.json" not in what), process)
     disturbed.kill_all(process)
     for file in study.glob(what):
         content = bytearray(file.read_bytes())
@@ -200,7 +201,7 @@ def test_the_study_is_edited_while_it_runs(
     run, and the stage fails; code is what the process has loaded.
     """
     process = start(study, "dvc", "repro", "tables", LAUNCHER="basic")
-    until(lambda: len(finished(study)) >= 2, process)
+    until(lambda: len(bits(study / "results")) >= 2, process)
     text = (study / file).read_text()
     assert old in text
     (study / file).write_text(text.replace(old, new))
