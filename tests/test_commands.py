@@ -124,7 +124,7 @@ def test_what_is_edited_while_a_sweep_goes_on_ends_no_sweep(run: Command, projec
     assert found.stderr.count("not run:") == 2
 
 
-def test_a_diverged_run_is_a_result_where_it_is_accepted(run: Command, project: Path) -> None:
+def test_a_diverged_run_is_a_result_where_it_is_accepted(run: Command) -> None:
     wild = (*SMALL, "optimizer.lr=1e6")
     found = run("ablations.train", *wild, "runtime.accept_diverged=true")
     assert found.returncode == 0 and "diverged" in found.stderr
@@ -145,7 +145,7 @@ def test_the_same_run_under_another_name_is_not_trained_again(run: Command, proj
     assert differing == {"study", "variant", "digest"}
 
 
-def test_plan_shows_what_would_be_trained(run: Command, project: Path) -> None:
+def test_plan_shows_what_would_be_trained(run: Command) -> None:
     found = json.loads(run("ablations.plan", "study=depth", "budget=quick", "seeds=2", "format=json").stdout)
     assert [(r["study"], r["variant"], r["seed"], r["status"]) for r in found["runs"]] == [
         ("depth", v, s, "todo") for v in ("one_block", "two_blocks") for s in (0, 1)

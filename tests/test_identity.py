@@ -57,7 +57,7 @@ def test_all_science_is_in_the_identity(tokens: str) -> None:
     assert len(found) == len(changes)
 
 
-def test_other_data_is_another_identity(tokens: str, longer_tokens: Path, tmp_path: Path) -> None:
+def test_other_data_is_another_identity(tokens: str, tmp_path: Path) -> None:
     from ablations.data import tokenizer
 
     tokenizer.write("quite another text " * 400, 300, tmp_path / "tokens")

@@ -147,7 +147,7 @@ def test_a_launcher_that_is_not_installed_is_told(run: Command, project: Path, l
     assert "make clusters" in found.stderr and records(project) == {}
 
 
-def test_a_cluster_that_does_not_answer_is_told(run: Command, project: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_told(run: Command) -> None:
     if importlib.util.find_spec("ray") is None:
         unavailable("ray is not installed here (`make clusters`)")
     found = run("ablations.train", *GRID, LAUNCHER="ray", RAY_ADDRESS="127.0.0.1:9")

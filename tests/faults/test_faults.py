@@ -63,7 +63,7 @@ def test_a_signal_to_a_sweep_ends_it(project: Path, number: int, code: int) -> N
     assert "worker was killed" not in told and records(project) == {}
 
 
-def test_two_starts_of_one_run_at_once_train_it_once(run: Command, project: Path) -> None:
+def test_two_starts_of_one_run_at_once_train_it_once(project: Path) -> None:
     """The second waits for the first, and then has nothing to do."""
     start = [sys.executable, "-m", "ablations.train", *SMALL, "steps=200"]
     both = [
