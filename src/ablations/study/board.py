@@ -17,7 +17,8 @@ from rich.text import Text
 from ablations.study.cost import rate, remember, seconds
 from ablations.study.keep import keep
 
-ENDED = ("done", "diverged", "failed", "stopped", "kept", "lost")
+SETTLED = ("done", "diverged", "failed", "kept", "lost")
+ENDED = (*SETTLED, "stopped")
 GOOD = ("done", "kept")
 ATTEMPTS = 3  # times that a run is taken up by one command when its process is killed and it got no farther
 PATIENCE = 0.3  # seconds between two writes of a run's place on the board
@@ -154,7 +155,7 @@ class Watch:
             if (place := read(file)) is None:
                 continue
             self._places[file] = place
-            if place["state"] in ENDED and place["state"] != "stopped":  # those, `told` names at the end
+            if place["state"] in SETTLED:  # those that were stopped, `told` names at the end
                 self.console.print(Text(ended_line(place)))
 
     def _running(self) -> list[str]:
@@ -170,7 +171,7 @@ class Watch:
 
     def _summary(self) -> str:
         places = self._places.values()
-        done = self.before | {p["name"] for p in places if p["state"] in ENDED and p["state"] != "stopped"}
+        done = self.before | {p["name"] for p in places if p["state"] in SETTLED}
         begun = {p["name"]: p["step"] / p["steps"] for p in places if p["state"] not in ENDED}
         ahead = [cost * (1 - begun.get(name, 0.0)) for name, cost in self.costs.items() if name not in done]
         left = seconds(ahead, self._speed() or self._rate)
