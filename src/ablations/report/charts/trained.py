@@ -4,12 +4,12 @@ import altair as alt
 import pandas as pd
 
 from ablations.report.charts.draw import COLOURS, ROW, Chart, Study, chart_of, lines, rounded
-from ablations.report.results import TRAINED, load_history
+from ablations.report.results import COUNTED, TRAINED, load_history
 from ablations.report.studies import PERPLEXITY, further
 from ablations.report.table import Table, label_of, number
+from ablations.study.ledger import read
 
 ACCURACY = {"coreference": "accuracy_vocabulary", "stacks": "accuracy"}  # studies that are not judged by perplexity
-TRAINED_AT = 64  # the window of the studies that read beyond it
 PROBES = {
     "score_std": "standard deviation of the scores",
     "entropy": "attention entropy, nats",
@@ -23,7 +23,7 @@ def study_charts(study: Study, runs: pd.DataFrame, tables: dict[str, Table]) -> 
     found = [rows_with_intervals(study, tables), *training_curves(study, runs)]
     if study["name"] == "scale":
         found.append(over_width(tables["scale"]))
-    found.append(over_window(study, tables[study["name"]]))
+    found.append(over_window(study, runs, tables[study["name"]]))
     return [chart for chart in found if chart is not None]
 
 
@@ -114,11 +114,12 @@ def over_width(table: Table) -> Chart | None:
     )
 
 
-def over_window(study: Study, table: Table) -> Chart | None:
+def over_window(study: Study, runs: pd.DataFrame, table: Table) -> Chart | None:
     """Perplexity against the window the text is read in, per row, where it was read beyond the trained one."""
-    windows = further(table.frame)
-    if not windows:
+    records = filter(None, map(read, runs.loc[runs["state"].isin(COUNTED), "folder"]))
+    if not (windows := further(table.frame)) or not (record := next(records, None)):
         return None
+    trained = int(record["config"]["data"]["window"])
     data = pd.DataFrame(
         [
             {
@@ -129,10 +130,10 @@ def over_window(study: Study, table: Table) -> Chart | None:
                 "high": r[f"{column}_high"],
             }
             for r in table.frame.to_dict("records")
-            for column, window in {PERPLEXITY: TRAINED_AT, **windows}.items()
+            for column, window in {PERPLEXITY: trained, **windows}.items()
         ]
     )
-    title = f"{study['name']}: held-out perplexity against the window, trained at {TRAINED_AT}"
+    title = f"{study['name']}: held-out perplexity against the window, trained at {trained}"
     name = f"{study['name']}_over_window"
     return lines(name, study, title, data, "variant", "perplexity", x="window", log_x=True, points=True)
 
