@@ -1,4 +1,4 @@
-"""`python -m ablations.report.readme` fills README.md and docs/findings.md, so that no number there is typed in.
+"""`python -m ablations.report.readme` fills README.md and docs/findings.md, so that no number in a table is typed in.
 
 What stands between `<!-- made by python -m ablations.report.readme: NAME, ... -->` and `<!-- end -->` is what is named:
 a table of `reports/chapter/tables/`, `verdicts`, how many claims of each section hold, or `claims A`, a section's.
