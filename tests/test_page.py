@@ -204,6 +204,8 @@ def test_a_sweep_by_hand_gets_its_table_and_charts(run: Command, project: Path) 
     assert frame["row"].tolist() == ["model.mixer.heads=2", "model.mixer.heads=4", "model.mixer.heads=16"]
     assert (frame["heldout_perplexity_n"] == 2).all() and frame["heldout_perplexity_low"].notna().all()
     assert (folder / "index.html").exists() and (folder / "figures" / "sweep_rows.png").exists()
+    elsewhere = run("ablations.report.sweep")
+    assert elsewhere.returncode == 2 and "budget: chapter has no sweep by hand; allowed: quick" in elsewhere.stderr
     none = run("ablations.report.sweep", "budget=quick", "match=nope*")
     assert none.returncode == 2 and len(none.stderr.splitlines()) == 1 and "match: nope* fits no sweep" in none.stderr
 

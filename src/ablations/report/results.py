@@ -11,6 +11,7 @@ from ablations.study.ledger import read
 
 MISSING = "not run"
 STALE = "older code"
+BY_HAND = "allowed: one written by `python -m ablations.plan budget={0} out=plans/{0}`"
 PLANNED = ("study", "variant", "seed", "fingerprint", "folder")  # what a plan says of each run
 COUNTED = ("done", STALE)  # states whose numbers are averaged
 TRAINED = (*COUNTED, "diverged")  # states of runs that have a history
@@ -34,7 +35,7 @@ def load_plan(budget: str) -> dict[str, Any]:
     folder = ROOT / "plans" / budget
     files = sorted(folder.glob("*.json"))
     if not files:
-        raise InputError(f"budget: {budget} has no plan; allowed: write it by `dvc repro plan` or `make {budget}`")
+        raise InputError(f"budget: {budget} has no plan; {BY_HAND.format(budget)}")
     try:
         plan = {file.stem: json.loads(file.read_text()) for file in files}
         for study in plan.values():
@@ -42,9 +43,7 @@ def load_plan(budget: str) -> dict[str, Any]:
                 raise ValueError("no plan")
         return plan
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(
-            f"plans/{budget}: damaged; allowed: write it by `dvc repro plan` or `make {budget}`"
-        ) from error
+        raise InputError(f"plans/{budget}: damaged; {BY_HAND.format(budget)}") from error
 
 
 def load_runs(plan: dict[str, Any], results: Path) -> pd.DataFrame:

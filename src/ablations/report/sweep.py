@@ -67,10 +67,12 @@ def load(budget: str, pattern: str) -> tuple[dict[str, Any], pd.DataFrame]:
         row = {"study": SWEEP, "variant": name, "seed": record["seed"], "state": record["status"], "folder": folder}
         rows.append(row | record["metrics"])
     if not rows:
-        found = sorted(path.name for path in (ROOT / "results" / budget / SWEEP).glob("*"))
-        raise InputError(
-            f"match: {pattern} fits no sweep at budget {budget}; allowed: {', '.join(found[:8]) or 'none yet'}"
-        )
+        results = ROOT / "results"
+        found = sorted(path.name for path in (results / budget / SWEEP).glob("*"))
+        if not found:
+            known = sorted(path.parent.name for path in results.glob(f"*/{SWEEP}"))
+            raise InputError(f"budget: {budget} has no sweep by hand; allowed: {', '.join(known) or 'none yet'}")
+        raise InputError(f"match: {pattern} fits no sweep at budget {budget}; allowed: {', '.join(found[:8])}")
     named = labels(configs)
     ordered = sorted(rows, key=lambda row: (_natural(named[str(row["variant"])]), int(row["seed"])))
     runs = pd.DataFrame(ordered)

@@ -16,6 +16,11 @@ from ablations.report.table import Table, by_section, section_of
 from ablations.report.write import write
 from ablations.settings import CONF, ROOT, InputError, command, one_line
 
+LEGEND = """# Tables
+A figure is the mean over the seeds, [its 95 % interval], (the chapter's). `p holm` is of a paired t test of the
+difference beside it, adjusted for the rows of the table; the noise floor is how far runs lie apart that differ by the
+seed alone. A to L are the sections of the first chapter, M is the second. A `note` says what is missing.
+"""
 Builder = Callable[[dict[str, Any], pd.DataFrame, dict[str, Any]], list[Table]]
 
 
@@ -72,7 +77,7 @@ def main(arguments: list[str]) -> None:
     folder = ROOT / "reports" / budget / "tables"
     shutil.rmtree(folder, ignore_errors=True)
     texts = [write(table, budget, folder) for table in tables]
-    (folder / "README.md").write_text("\n".join(texts))
+    (folder / "README.md").write_text("\n".join([LEGEND, *texts]))
     print(f"{len(texts)} tables in {folder.relative_to(ROOT)}")
 
 
