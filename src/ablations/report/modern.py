@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from ablations.report.results import COUNTED, TRAINED, readings
+from ablations.report.results import COUNTED, TRAINED, load_history, reading
 from ablations.report.statistics import log_mean, mean
 from ablations.report.studies import PERPLEXITY, Chapter, Study, per_variant
 from ablations.report.table import Table, mean_cell
@@ -32,10 +32,7 @@ def stability(study: Study, runs: pd.DataFrame, chapter: Chapter) -> list[Table]
     rows = []
     for variant in table.frame["variant"]:
         group = runs[(runs["variant"] == variant) & runs["state"].isin(TRAINED)]
-        found: dict[str, Any] = {}
-        for probe in ("entropy", "saturated", "score_std"):
-            found |= _at_end(group, probe)
-        rows.append(found)
+        rows.append(_at_end(group, "entropy", "saturated", "score_std"))
     return [_with(table, rows)]
 
 
@@ -44,9 +41,14 @@ def _with(table: Table, rows: list[dict[str, Any]]) -> Table:
     return Table(table.name, table.caption, pd.concat([before, pd.DataFrame(rows), after], axis=1), table.remark)
 
 
-def _at_end(group: pd.DataFrame, probe: str) -> dict[str, Any]:
-    """The last reading of a probe in the first block, mean over seeds."""
-    return mean_cell(f"{probe}_end", mean(list(readings(group, f"block1/{probe}", -1).values())))
+def _at_end(group: pd.DataFrame, *probes: str) -> dict[str, Any]:
+    """The last readings of probes in the first block, means over seeds."""
+    histories = [load_history(folder) for folder in group["folder"]]
+    cells: dict[str, Any] = {}
+    for probe in probes:
+        found = [value for history in histories for value in reading(history, f"block1/{probe}", -1)]
+        cells |= mean_cell(f"{probe}_end", mean(found))
+    return cells
 
 
 def _active(group: pd.DataFrame) -> int | None:

@@ -65,14 +65,10 @@ def load_runs(plan: dict[str, Any], results: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def readings(group: pd.DataFrame, column: str, at: int) -> dict[int, float]:
-    """By seed, the first known value (`at` 0) or the last (-1) of a column of the runs' histories, if any."""
-    found: dict[int, float] = {}
-    for run in group.to_dict("records"):
-        history = load_history(run["folder"])
-        known = history[column].dropna() if column in history else pd.Series()
-        found |= {int(run["seed"]): float(known.iloc[at])} if len(known) else {}
-    return found
+def reading(history: pd.DataFrame, column: str, at: int) -> list[float]:
+    """The first known value (`at` 0) or the last (-1) of a column of a history; empty where there is none."""
+    known = history[column].dropna() if column in history else pd.Series()
+    return [float(known.iloc[at])] if len(known) else []
 
 
 def load_history(folder: Path) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ablations.report.results import COUNTED, MISSING, STALE, readings
+from ablations.report.results import COUNTED, MISSING, STALE, load_history, reading
 from ablations.report.statistics import holm, log_mean, mean, p_value, paired
 from ablations.report.table import Table, caption_of, label_of, mean_cell, number
 
@@ -83,10 +83,10 @@ def collapse(study: Study, runs: pd.DataFrame, chapter: Chapter) -> Table:
     for variant, group in runs.groupby("variant", sort=False):
         row: dict[str, Any] = {"row": label_of(study, str(variant)), "variant": variant}
         known = chapter.get("collapse", {}).get(variant, {})
-        counted = group[group["state"].isin(COUNTED)]
+        histories = [load_history(folder) for folder in group.loc[group["state"].isin(COUNTED), "folder"]]
         for probe in PROBES:
             for when, at in (("start", 0), ("end", -1)):
-                found = list(readings(counted, f"block1/{probe}", at).values())
+                found = [value for history in histories for value in reading(history, f"block1/{probe}", at)]
                 row |= mean_cell(f"{probe}_{when}", mean(found), known.get(f"{probe}_{when}"))
         rows.append(row | {"note": note(group)})
     return Table("collapse", "E. Inside the heads, at the start and the end of training", pd.DataFrame(rows))

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ablations.report.maps import MODEL, attention_tables
-from ablations.report.results import COUNTED, readings
+from ablations.report.results import COUNTED, load_history, reading
 from ablations.report.studies import by_seed
 from ablations.settings import InputError
 
@@ -85,7 +85,11 @@ def _history(spec: Spec, source: Source, where: str) -> Values:
     if spec["at"] not in places:
         raise InputError(f"{where}.at: {spec['at']}; allowed: {', '.join(places)}")
     group = source.group(spec["history"])
-    return _values(readings(group[group["state"].isin(COUNTED)], spec["column"], places[spec["at"]]), group)
+    found: dict[int, float] = {}
+    for run in group[group["state"].isin(COUNTED)].to_dict("records"):
+        for value in reading(load_history(run["folder"]), spec["column"], places[spec["at"]]):
+            found[int(run["seed"])] = value
+    return _values(found, group)
 
 
 def _measured(spec: Spec, source: Source, where: str) -> Values:
