@@ -47,7 +47,7 @@ quick: setup
 	@mkdir -p .work/quick .work/dvc
 	@printf '[core]\n    no_scm = true\n' > .work/dvc/config
 	@sed -e '/^  corpus:/,/^  plan:/{/^  plan:/!d}' -e 's/budget: chapter/budget: quick/' -e 's|root: \.|root: ../..|' \
-		-e 's/ablations\.plan/& seeds=$${seeds}/' -e 's/"seed=range(.*)"/"seed=range(0,$${seeds})"/' \
+		-e 's/"seed=range(.*)"/"seed=range(0,$${seeds})"/' \
 		dvc.yaml > .work/quick/dvc.yaml
 	@cp params.yaml .work/quick/params.yaml
 	@DVC_GLOBAL_CONFIG_DIR=$(CURDIR)/.work/dvc dvc repro --keep-going .work/quick/dvc.yaml || \
@@ -108,7 +108,7 @@ browse: setup
 	@python -m ablations.browse
 
 sync: setup
-	@python -m ablations.sync $(if $(filter-out 0 no,$(DRY)),dry=yes)
+	@python -m ablations.sync $(if $(DRY),dry=$(patsubst 0,no,$(patsubst 1,yes,$(DRY))))
 
 clean:
 	rm -rf .work results/quick plans/quick measurements/quick reports/quick

@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ablations.bench import nanogpt, worker
 from ablations.bench.__main__ import Figure, Worker
+from ablations.settings import ROOT
 from ablations.training.build import build_data, build_model
 
 
@@ -50,6 +51,7 @@ def test_a_worker_takes_as_many_steps_as_it_is_told(kind: str) -> None:
     finally:
         one.process.kill()
         one.process.wait()
+    assert not list(ROOT.glob("wandb/*steps-1000000*")), "mirrored into the project"
 
 
 def test_batches_are_those_of_the_run() -> None:

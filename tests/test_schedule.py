@@ -106,6 +106,7 @@ def test_seeds_are_those_of_the_study_or_of_all(run: Command, project: Path) -> 
     assert seeds(params) == {"depth": 1, "precision": 3}
     assert seeds(params.replace("seeds: 1", "seeds: 5")) == {"depth": 5, "precision": 5}
     assert seeds(params, "seeds=2") == {"depth": 2, "precision": 2}
+    assert seeds(params, "budget=quick") == {"depth": 1, "precision": 1}, "at the chapter's budget alone"
 
 
 def a_run(steps: int, width: int = 8) -> Run:

@@ -114,6 +114,8 @@ def test_each_run_is_sent_once_and_a_dry_run_tells_which(run: Command, project: 
     lines = subprocess.run(make, cwd=project, env=made, capture_output=True, text=True).stdout.splitlines()
     assert lines[-1] == "2 to send, 0 not ended yet, 0 sent before"
     assert sorted(line.rpartition(": ")[2] for line in lines[:-1]) == [f"wandb/{f.name}" for f in offline(project)]
+    found = subprocess.run([*make[:-1], "DRY=maybe"], cwd=project, env=made, capture_output=True, text=True)
+    assert "dry: maybe; allowed: yes, no" in found.stderr and found.returncode == 2 and not found.stdout
 
     server.refuses = True
     found = run("ablations.sync", **server.account)

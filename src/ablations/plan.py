@@ -101,7 +101,8 @@ def _seeds(given: dict[str, str]) -> dict[str, int]:
     """Runs per variant of each study asked for: as `params.yaml` says, or as the option does."""
     params = parameters([])
     names = [given["study"]] if "study" in given else list(params.studies)
-    return {name: int(given.get("seeds") or max(params.seeds, params.studies.get(name, 1))) for name in names}
+    least = params.studies if given["budget"] == "chapter" else {}
+    return {name: int(given.get("seeds") or max(params.seeds, least.get(name, 1))) for name in names}
 
 
 if __name__ == "__main__":

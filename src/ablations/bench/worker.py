@@ -54,7 +54,7 @@ def everything(gate: Gate, probe_every: int | None = None) -> None:
     run = run_of(steps=ENDLESS, **({} if probe_every is None else {"probe.every": probe_every}))
     keep_freed_memory()
     with tempfile.TemporaryDirectory() as folder:
-        post, mirror = Post(Path(folder) / "0", run.name, ENDLESS), Mirror(run)
+        post, mirror = Post(Path(folder) / "0", run.name, ENDLESS), Mirror(run, Path(folder))
 
         def on_step(step: int, loss: float) -> None:
             post.step(step, loss)

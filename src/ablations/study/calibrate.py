@@ -101,7 +101,7 @@ def _timed(configs: dict[str, Config]) -> dict[str, float]:
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("timing a few steps of each kind of run, once", total=len(configs))
         if not console.is_terminal:
-            console.print(f"timing a few steps of each of {len(configs)} kinds of run, once: about a minute")
+            console.print(f"timing a few steps of each kind of run ({len(configs)}), once: about a minute")
         pool = joblib.Parallel(n_jobs=cores(), return_as="generator")
         for name, seconds in zip(configs, pool(joblib.delayed(step_seconds)(config) for config in configs.values())):
             found[name] = seconds

@@ -31,10 +31,11 @@ class Mirror:
 
     Args:
         run: to mirror.
+        folder: in which wandb keeps what it has not sent.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._of = run
+    def __init__(self, run: Run, folder: Path = ROOT) -> None:
+        self._of, self._folder = run, folder
         self._run: Any = None
         self._rows: list[dict[str, float]] = []
         self._again = True
@@ -91,7 +92,7 @@ class Mirror:
             except Exception as error:
                 reason = f"{one_line(error)}; this run is mirrored offline, `make sync` sends it later"
                 print(f"warning: wandb: WANDB_MODE={mode}: {reason}", file=sys.stderr)
-        for part in (ROOT / "wandb").glob(f"offline-run-{'?' * 8}_{'?' * 6}-{self.id}"):
+        for part in (self._folder / "wandb").glob(f"offline-run-{'?' * 8}_{'?' * 6}-{self.id}"):
             # a resumed run sends its whole history again, so an earlier part has nothing to add
             shutil.rmtree(part, ignore_errors=True)
         self._init(run, "offline")
@@ -109,7 +110,7 @@ class Mirror:
             job_type=run.variant,
             tags=[run.budget],
             config={key: value for key, value in run.config.items() if key not in ("runtime", "logger")},
-            dir=ROOT,
+            dir=self._folder,
             mode=mode,
             resume=None if mode == "offline" else "allow",
             reinit="finish_previous",
