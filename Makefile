@@ -44,6 +44,7 @@ clusters: setup
 # is why DVC is told not to ask git), so that trying the pipeline out leaves the repository as it was. Every study has
 # `seeds` seeds there: what some have beyond them is for intervals, which say little where nothing converges.
 quick: setup
+	@python -m ablations.data.prepare
 	@mkdir -p .work/quick .work/dvc
 	@printf '[core]\n    no_scm = true\n' > .work/dvc/config
 	@sed -e '/^  corpus:/,/^  plan:/{/^  plan:/!d}' -e 's/budget: chapter/budget: quick/' -e 's|root: \.|root: ../..|' \

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from ablations.data import corpus, tokenizer
+from ablations.settings import TINYSHAKESPEARE
 
 PROJECT = Path(__file__).parents[1]
 torch.set_num_threads(1)  # tests go side by side
@@ -40,8 +42,17 @@ def longer_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shakespeare() -> str:
     """The chapter's corpus."""
     file = PROJECT / "data" / "corpus.txt"
-    data = file.read_bytes() if file.exists() else corpus.obtain(None, None)[0]
+    data = file.read_bytes() if file.exists() else corpus.obtain(TINYSHAKESPEARE, None)[0]
     return data.decode()
+
+
+def params_for_a_text() -> str:
+    """`params.yaml` with `mine.txt` for a corpus, and few tokens."""
+    params = (PROJECT / "params.yaml").read_text()
+    for field, value in {"path": "mine.txt", "sha256": "null", "vocabulary": "300"}.items():
+        params, found = re.subn(rf"(?m)^  {field}: .*$", f"  {field}: {value}", params)
+        assert found == 1
+    return params
 
 
 @pytest.fixture
@@ -50,8 +61,10 @@ def project(tmp_path: Path, longer_tokens: Path) -> Path:
     root = tmp_path / "project"
     for name in ("src", "conf"):
         shutil.copytree(PROJECT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("params.yaml", "dvc.yaml", "Makefile"):
+    for name in ("dvc.yaml", "Makefile"):
         shutil.copy(PROJECT / name, root / name)
+    (root / "params.yaml").write_text(params_for_a_text())
+    (root / "mine.txt").write_text(2 * TEXT)
     shutil.copytree(longer_tokens, root / "data" / "tokens")
     (root / "data" / "corpus.txt").write_text(2 * TEXT)
     return root

@@ -138,6 +138,9 @@ BAD: list[tuple[Any, str]] = [
     (claim(value={"history": "s/a", "column": "c", "at": "middle"}), r"value\.at: middle; allowed: start, end"),
     (claim(value={"difference": [run("a")]}), r"value\.difference: .*; allowed: a list of two"),
     (claim(above="1 + 1"), r"c \(X1\)\.above: 1 \+ 1; allowed: a number"),
+    (claim(above=math.nan), r"c \(X1\)\.above: nan; allowed: a number"),
+    (claim(above=10**400), r"c \(X1\)\.above: 10+; allowed: a number"),
+    (claim(value={"run": "s/a", "metric": "state"}), r"value\.metric: state; allowed: a metric"),
     (claim(above=True), r"c \(X1\)\.above: True; allowed: a number"),
     (claim(between=[1, 2]), r"above, between; allowed: one of at_least"),
     ({k: v for k, v in claim().items() if k != "above"} | {"between": [3, 2]}, "allowed: a list of two numbers"),
@@ -196,6 +199,9 @@ def test_check_is_a_command(run: Command, project: Path) -> None:
     (project / "conf" / "claims.yaml").write_text("- {id: A1, python: 1}\n")
     found = run("ablations.report.claims")
     assert found.returncode == 2 and len(found.stderr.splitlines()) == 1 and "claims[0].python" in found.stderr
+    (project / "conf" / "claims.yaml").write_text("- {id: A1, above: 0, above: 1}\n")
+    found = run("ablations.report.claims")
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1 and "duplicate key above" in found.stderr
 
 
 def test_what_a_claim_says_was_stated_is_what_the_chapters_figures_say() -> None:

@@ -3,13 +3,17 @@
 import csv
 import json
 import re
+import shlex
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import SMALL, Command, records
+from tests.conftest import SMALL, Command, environment_of, records
 from tests.repository import bits
 
 GRID = ("-m", "model.mixer.d_k=4,8", "model.norm.placement=pre,post")
@@ -143,6 +147,49 @@ def test_the_same_run_under_another_name_is_not_trained_again(run: Command, proj
     one, two = records(project).values()
     differing = {key for key in one if one[key] != two[key]}
     assert differing == {"study", "variant", "digest"}
+    shutil.rmtree(project / "results/quick/depth")
+    made = project / "results/quick/ladder/layer_norm/seed-0/provenance.json"
+    made.write_text("{")  # the record is whole without it
+    found = run("ablations.train", "variant=depth/one_block", "budget=quick")
+    assert found.returncode == 0 and "the same run as ladder/layer_norm seed 0" in found.stderr
+    copy = project / "results/quick/depth/one_block/seed-0/provenance.json"
+    assert json.loads(copy.read_text())["made"] is None
+
+
+def test_wandb_is_offline_online_or_disabled(run: Command, project: Path) -> None:
+    found = run("ablations.train", *SMALL, WANDB_MODE="nonsense")
+    assert found.returncode == 2 and found.stderr == "error: WANDB_MODE: nonsense; allowed: offline, online, disabled\n"
+    assert not (project / "results").exists()
+
+
+def test_without_a_home_it_is_as_quiet(run: Command, project: Path) -> None:
+    found = run("ablations.train", *SMALL, WANDB_MODE="offline", HOME="/proc")
+    assert found.returncode == 0 and list(project.glob("wandb/offline-run-*"))
+    assert all(re.match(r"done |0/1 runs, ", line) for line in found.stderr.splitlines()), found.stderr
+
+
+def test_ctrl_c_while_libraries_are_imported_ends_without_a_word(project: Path) -> None:
+    slow = project / "slow" / "hydra.py"  # in place of the library
+    slow.parent.mkdir()
+    slow.write_text("import sys, time\nprint('here', flush=True)\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablations.train"],
+        env=environment_of(project, PYTHONPATH=f"{slow.parent}:{project / 'src'}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "") and process.returncode == -signal.SIGINT
+
+
+def test_a_closed_output_is_no_bug(project: Path) -> None:
+    words = [sys.executable, "-m", "ablations.plan", "study=depth", "time=no"]
+    closed = subprocess.run(
+        ["sh", "-c", f"{shlex.join(words)} >&-"], env=environment_of(project), capture_output=True, text=True
+    )
+    assert (closed.returncode, closed.stderr) == (0, "")
 
 
 def test_plan_shows_what_would_be_trained(run: Command) -> None:

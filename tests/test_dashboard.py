@@ -92,6 +92,19 @@ def test_what_is_missing_is_told_in_one_line(
     assert len(found.stderr.splitlines()) == 1
 
 
+def test_damaged_files_are_no_bug(run: Command, project: Path) -> None:
+    history = project / "results/quick/sweep/mine/seed-0/history.csv"
+    history.parent.mkdir(parents=True)
+    history.write_bytes(b"step,block3/entropy,\xff\n")
+    assert run("ablations.dashboard", "out=spec.json").returncode == 0
+    assert "entropy, block 3" in (project / "spec.json").read_text()
+    for text in ("wandb: true\n", "{"):
+        (project / "conf/logger/wandb.yaml").write_text(text)
+        found = run("ablations.dashboard", "out=spec.json")
+        assert found.returncode == 2 and found.stderr.startswith("error: conf/logger/wandb.yaml: "), found.stderr
+        assert len(found.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("arguments", [(), ("out=spec.json",)])
 def test_without_the_extra_it_says_how_to_install_it(project: Path, arguments: tuple[str, ...]) -> None:
     without = "import sys, runpy; sys.modules['wandb_workspaces'] = None; sys.argv[1:] = {}; "

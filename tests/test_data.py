@@ -3,6 +3,8 @@
 import hashlib
 import http.server
 import json
+import random
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -82,14 +84,15 @@ def test_a_download_that_arrives_is_taken(server: str) -> None:
 
 def test_a_wrong_checksum_names_both_sums_and_the_source_and_leaves_no_file(run: Command, project: Path) -> None:
     (project / "other.txt").write_text("another text")
-    found = run("ablations.data.corpus", "corpus.path=other.txt")
+    wanted = ("corpus.path=other.txt", f"corpus.sha256={SHA256}")
+    found = run("ablations.data.corpus", *wanted)
     assert found.returncode == 2 and len(found.stderr.splitlines()) == 1
     for part in (SHA256, hashlib.sha256(b"another text").hexdigest(), "other.txt"):
         assert part in found.stderr
     assert [file.name for file in (project / "data").glob("corpus*")] == ["corpus.txt"]  # what was there before
     assert (project / "data" / "corpus.txt").read_text() == 2 * TEXT
     (project / "data" / "corpus.txt").unlink()
-    assert run("ablations.data.corpus", "corpus.path=other.txt").returncode == 2
+    assert run("ablations.data.corpus", *wanted).returncode == 2
     assert not list((project / "data").glob("corpus*"))
 
 
@@ -124,6 +127,32 @@ def test_any_other_text_will_do(run: Command, project: Path) -> None:
     assert meta["characters"] == len(text) and meta["heldout_tokens"] == round(len(tokens) / 10)
 
 
+def test_tokens_that_are_not_what_is_asked_for_are_made_anew(run: Command, project: Path) -> None:
+    """An edit of the text, another text, another vocabulary; otherwise nothing is touched, and nothing said."""
+
+    def meta() -> tuple[int, int]:
+        made = json.loads((project / "data/tokens/meta.json").read_text())
+        return made["characters"], made["vocabulary"]
+
+    def plan() -> str:
+        found = run("ablations.plan", "study=depth", "time=no")
+        assert found.returncode == 0, found.stderr
+        return found.stderr
+
+    full = 286  # kinds: the text has no more repeated pairs for 300
+    assert plan() == "" and meta() == (2 * len(TEXT), full)
+    (project / "mine.txt").write_text(3 * TEXT)
+    assert f"corpus: {3 * len(TEXT):,} characters from mine.txt" in plan() and meta() == (3 * len(TEXT), full)
+    params = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(params.replace("vocabulary: 300", "vocabulary: 280"))
+    assert plan().startswith("tokens: ") and meta() == (3 * len(TEXT), 280)
+    (project / "other.txt").write_text(4 * TEXT)
+    (project / "params.yaml").write_text(params.replace("mine.txt", "other.txt"))
+    assert "from other.txt" in plan() and meta() == (4 * len(TEXT), full)
+    (project / "other.txt").unlink()
+    assert plan() == ""
+
+
 def test_the_chapters_token_count(shakespeare: str) -> None:
     began = time.monotonic()
     trained = tokenizer.train(shakespeare, 1024)
@@ -149,6 +178,14 @@ def test_vocabularies_that_cannot_be(run: Command, project: Path, vocabulary: st
         found.returncode == 2 and found.stderr == f"error: tokenizer.vocabulary: {vocabulary}; allowed: 256 to 65536\n"
     )
     assert (project / "data" / "tokens" / "meta.json").exists()
+
+
+def test_a_text_without_spaces_tells_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tokenizer, "PATIENCE", 0.0)
+    tokenizer.train("".join(random.Random(0).choices("0123456789", k=300)), 266)
+    assert re.match(r"tokens: 1 of 10 merges learned, about \d+ s left\n", capsys.readouterr().err)
 
 
 TRAINED = tokenizer.train(TEXT, 300)

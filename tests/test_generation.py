@@ -103,7 +103,14 @@ def test_a_trained_run_goes_on_with_a_text(run: Command, project: Path) -> None:
         (("run=results/nowhere", "prompt=a"), "run: results/nowhere is no finished run"),
         ((*asked, "top_p=2"), "top_p: 2.0; allowed: above 0, at most 1"),
         ((*asked, "tokens=many"), "tokens: many; allowed: a number"),
+        ((*asked, "temperature=1e-320"), "temperature: 1e-320; allowed: 0, or at least 1e-06"),
+        ((*asked[:1], "prompt=a\udcff"), "prompt: a\\udcff; allowed: UTF-8 text"),
         ((*asked, "heat=1"), "heat=1: not known; allowed: run=FOLDER, prompt=TEXT, tokens=NUMBER"),
     ):
         found = run("ablations.generate", *wrong)
         assert found.returncode == 2 and len(found.stderr.splitlines()) == 1 and says in found.stderr, found.stderr
+    for damage in ("{", None):
+        file = project / "data/tokens/tokenizer.json"
+        file.write_text(damage) if damage else file.unlink()
+        found = run("ablations.generate", *asked)
+        assert found.returncode == 2 and len(found.stderr.splitlines()) == 1 and "data.tokens: " in found.stderr

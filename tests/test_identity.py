@@ -162,6 +162,49 @@ def test_a_variant_file_that_is_none_is_told(run: Command, project: Path, text: 
     assert "odd" in found.stderr or "stepz" in found.stderr or "nope" in found.stderr
 
 
+WHOLE = "# @package _global_\ndefaults: [/study/depth, _self_]\nmodel: {blocks: 3}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        (
+            "depth/three.yaml",
+            f"# my idea\n{WHOLE}",
+            "variant: depth/three; allowed: a file whose first line is '# @pack",
+        ),
+        ("depth/three.yaml", WHOLE.partition("\n")[2], "variant: depth/three; allowed: a file whose first line is"),
+        ("depth/three.yaml", f"\ufeff{WHOLE}", "variant: depth/three; allowed: a file whose first line is"),
+        ("depth/three.yaml", f"{WHOLE}budget: chapter\n", "budget: chapter; allowed: quick, as the command asks for"),
+        ("depth/.#three.yaml", WHOLE, "variant: conf/variant/depth/.#three.yaml; allowed: conf/variant/<study>/<name>"),
+        ("depth/three (copy).yaml", WHOLE, "variant: conf/variant/depth/three (copy).yaml; allowed: conf/variant/"),
+        ("depth/three.yml", WHOLE, "variant: conf/variant/depth/three.yml; allowed: conf/variant/"),
+        ("depth/more/three.yaml", WHOLE, "variant: conf/variant/depth/more/three.yaml; allowed: conf/variant/"),
+    ],
+)
+def test_a_variant_that_would_change_nothing_is_refused(
+    run: Command, project: Path, file: str, text: str, says: str
+) -> None:
+    """Else it would be trained as what it is not, or be passed over, without a word."""
+    written = project / "conf/variant" / file
+    written.parent.mkdir(exist_ok=True)
+    written.write_text(text)
+    for command in (("ablations.plan", "study=depth"), ("ablations.train", "-m", "+variant/depth=glob(*)")):
+        found = run(*command, "budget=quick")
+        assert found.returncode == 2 and len(found.stderr.splitlines()) == 1 and says in found.stderr, found.stderr
+    assert not (project / "results").exists()
+
+
+def test_rows_named_by_numbers_are_told_to_be_quoted(project: Path, run: Command) -> None:
+    (project / "conf/study/heads.yaml").write_text(
+        "# @package _global_\nstudy: {name: heads, section: F, question: q, rows: {4: four}}\n"
+    )
+    (project / "conf/variant/heads").mkdir()
+    (project / "conf/variant/heads/4.yaml").write_text("# @package _global_\ndefaults: [/study/heads, _self_]\n")
+    found = run("ablations.plan", "study=heads")
+    assert found.returncode == 2 and "study.rows: heads names 4; allowed: a text, as '4' in quotes is" in found.stderr
+
+
 @pytest.mark.parametrize(
     "text", ["", "[1]", "seeds: {", "studies: 5", "studies: depth", "studies: []", "studies: {depth: 0}", "seeds: x"]
 )

@@ -15,7 +15,7 @@ from ablations.report.charts.draw import lines
 from ablations.report.page import deliver
 from ablations.report.sweep import flat, labels
 from ablations.report.tables import study_tables
-from tests.conftest import PROJECT, SMALL, Command, unavailable
+from tests.conftest import PROJECT, SMALL, TEXT, Command, unavailable
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
@@ -204,6 +204,13 @@ def test_a_sweep_by_hand_gets_its_table_and_charts(run: Command, project: Path) 
     assert frame["row"].tolist() == ["model.mixer.heads=2", "model.mixer.heads=4", "model.mixer.heads=16"]
     assert (frame["heldout_perplexity_n"] == 2).all() and frame["heldout_perplexity_low"].notna().all()
     assert (folder / "index.html").exists() and (folder / "figures" / "sweep_rows.png").exists()
+    assert frame["note"].isna().all()
+    (project / "mine.txt").write_text(3 * TEXT)
+    assert run("ablations.train", *sweep[:1], "model.mixer.heads=2", *SMALL).returncode == 0
+    assert run("ablations.report.sweep", "budget=quick").returncode == 0
+    after = pd.read_csv(folder / "tables" / "sweep.csv")
+    assert after["row"].nunique() == 4 and after["row"].str.contains("heads=2, ").sum() == 2
+    assert sorted(after["note"].fillna("")) == ["", *3 * ["2 of 2 by other code or text"]]
     elsewhere = run("ablations.report.sweep")
     assert elsewhere.returncode == 2 and "budget: chapter has no sweep by hand; allowed: quick" in elsewhere.stderr
     none = run("ablations.report.sweep", "budget=quick", "match=nope*")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ablations.report import plots_page
-from tests.conftest import TEXT, environment_of
+from tests.conftest import TEXT, environment_of, params_for_a_text
 from tests.repository import bits, committed, copied
 
 TINY = "# @package _global_\nbudget: {}\nlengths: {{long: 6, short: 5, deep: 2, warmup: 2, probe: 3}}\n"
@@ -22,11 +22,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project as a git repository, about another text and with three studies, run once from nothing."""
     root = tmp_path_factory.mktemp("pipeline") / "project"
     copied(root)
-    params = (root / "params.yaml").read_text()
-    params = params.replace("path: null ", "path: mine.txt ").replace("vocabulary: 1024", "vocabulary: 300")
-    lines = [line for line in params.partition("studies:")[0].splitlines() if not line.startswith("  sha256")]
-    lines.insert(lines.index("corpus:") + 1, "  sha256: null")
-    (root / "params.yaml").write_text("\n".join([*lines, f"studies: {{{': 1, '.join(STUDIES)}: 1}}", ""]))
+    params = params_for_a_text().partition("studies:")[0]
+    (root / "params.yaml").write_text(f"{params}studies: {{{': 1, '.join(STUDIES)}: 1}}\n")
     for budget in ("chapter", "quick"):
         (root / f"conf/budget/{budget}.yaml").write_text(TINY.format(budget))
     committed(root)
@@ -100,6 +97,14 @@ def test_an_edit_retrains_what_it_touches(repository: Path) -> None:
     assert "Running stage 'train@ladder'" in said and "Running stage 'train@scale'" not in said
     config.write_text(text)
     repro(repository)
+
+
+def test_an_edit_of_ones_own_text_is_noticed(repository: Path) -> None:
+    text = repository / "mine.txt"
+    text.write_text(TEXT + "a word more")
+    assert "Running stage 'corpus'" in repro(repository, "--dry")
+    text.write_text(TEXT)
+    assert "Data and pipelines are up to date." in repro(repository)
 
 
 def test_a_removed_run_comes_back_with_the_same_bits(repository: Path) -> None:

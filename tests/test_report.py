@@ -1,5 +1,6 @@
 """Tables from a ledger, with everything in it that can go wrong."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -71,7 +72,7 @@ def test_bad_runs_are_told_and_never_averaged() -> None:
     frame = table.frame.set_index("variant")
     assert frame.loc["a", "heldout_perplexity"] == pytest.approx(40) and frame.loc["a", "heldout_perplexity_n"] == 2
     assert frame.loc["a", "note"] == "1 of 3 diverged"
-    assert frame.loc["b", "note"] == "1 of 3 failed, 1 of 3 not run, 1 of 3 by older code"
+    assert frame.loc["b", "note"] == "1 of 3 failed, 1 of 3 not run, 1 of 3 by other code or text"
     assert frame.loc["b", "heldout_perplexity"] == pytest.approx(50) and math.isnan(
         frame.loc["b", "heldout_perplexity_low"]
     )
@@ -147,6 +148,11 @@ def test_a_table_is_written_for_programs_and_for_people(tmp_path: Path) -> None:
     assert list(frame) == ["row", "variant", "ppl", "ppl_n", "ppl_low", "ppl_high", "ppl_chapter", "parameters", "note"]
     latex = (tmp_path / "mine.tex").read_text()
     assert r"a \& b\_c" in latex and r"\toprule" in latex and r"100 \% of what?" in latex
+
+
+def test_a_bar_in_a_label_begins_no_column(tmp_path: Path) -> None:
+    text = write.write(dataclasses.replace(table(), frame=table().frame.assign(row="one | two")), "quick", tmp_path)
+    assert r"| one \| two" in text and {line.replace(r"\|", "").count("|") for line in text.splitlines()[2:]} == {5}
 
 
 def test_latex_compiles_where_there_is_one(tmp_path: Path) -> None:

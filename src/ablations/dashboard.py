@@ -23,7 +23,7 @@ LINES = 100  # that a panel shows at most; wandb's own limit of 10 is less than 
 def main(arguments: list[str]) -> None:
     """See the module."""
     given = options(arguments, "entity=NAME", "project=NAME", "out=FILE", entity="", project="")
-    project = given["project"] or yaml.safe_load((CONF / "logger" / "wandb.yaml").read_text())["project"]
+    project = given["project"] or _project()
     if "out" in given:
         file = ROOT / given["out"]
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,9 +76,17 @@ def blocks() -> int:
     """The most blocks that a run of the ledger has. Those of later runs, `all blocks` shows."""
     most = 1
     for history in (ROOT / "results").glob("*/*/*/seed-*/history.csv"):
-        with history.open() as file:
+        with history.open(errors="replace") as file:
             most = max([most, *map(int, re.findall(r"\bblock(\d+)/", file.readline()))])
     return most
+
+
+def _project() -> str:
+    file = CONF / "logger" / "wandb.yaml"
+    try:
+        return str(yaml.safe_load(file.read_text())["project"])
+    except (yaml.YAMLError, ValueError, LookupError, TypeError) as error:
+        raise InputError(f"conf/logger/wandb.yaml: {one_line(error)}; allowed: a project, as YAML") from error
 
 
 def spec(built: Any) -> dict[str, Any]:

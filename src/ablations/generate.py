@@ -13,6 +13,7 @@ from ablations.study.ledger import read
 from ablations.study.trust import trusted
 
 DEFAULTS: dict[str, Any] = {"tokens": 100, "temperature": 1.0, "top_k": None, "top_p": 1.0, "seed": 0, "cache": "yes"}
+COLDEST = 1e-6  # temperature that scores are divided by, but for 0: the largest takes all long before
 NUMBERS = {"tokens": int, "temperature": float, "top_k": int, "top_p": float, "seed": int}
 OPTIONS = ("run=FOLDER", "prompt=TEXT", *(f"{name}=NUMBER" for name in NUMBERS), "cache=yes|no")
 
@@ -28,7 +29,11 @@ def main(arguments: list[str]) -> None:
     from ablations.model.generation import generate
     from ablations.training.build import build_model
 
-    tokenizer = Tokenizer.from_file(str(ROOT / config["data"]["tokens"] / "tokenizer.json"))
+    file = ROOT / config["data"]["tokens"] / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # which is all that the library raises
+        raise InputError(f"data.tokens: {file} cannot be read; allowed: as `tokenize` writes it") from error
     model = build_model(config, tokenizer.get_vocab_size())
     try:
         model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
@@ -57,6 +62,10 @@ def _given(arguments: list[str]) -> dict[str, Any]:
                 raise ValueError
         except ValueError as error:
             raise InputError(f"{key}: {texts[key]}; allowed: a number") from error
+    if 0 < given["temperature"] < COLDEST:
+        raise InputError(f"temperature: {texts['temperature']}; allowed: 0, or at least {COLDEST}")
+    if any("\ud800" <= letter <= "\udfff" for letter in given.get("prompt", "")):  # how Python reads other bytes
+        raise InputError(f"prompt: {given['prompt']}; allowed: UTF-8 text")
     for key in ("run", "prompt"):
         if key not in given:
             raise InputError(f"{key}: missing; allowed: {key}={'FOLDER of the ledger' if key == 'run' else 'TEXT'}")

@@ -20,8 +20,9 @@ ROOT = Path(os.environ.get("ABLATIONS_ROOT", Path(__file__).parents[2])).resolve
 CONF = ROOT / "conf"
 
 
+TINYSHAKESPEARE = "src/ablations/data/plays.py"  # for corpus.path: a file as any other, so that DVC can watch it
 PARAMETERS: dict[str, Any] = {
-    "corpus": {"path": None, "sha256": None},
+    "corpus": {"path": TINYSHAKESPEARE, "sha256": None},
     "tokenizer": {"vocabulary": 1024},
     "seeds": 1,
     "studies": {},
@@ -82,9 +83,11 @@ def _judge(params: DictConfig) -> None:
     for name, least in {"seeds": params.seeds, **{f"studies.{name}": n for name, n in studies.items()}}.items():
         if not isinstance(least, int) or isinstance(least, bool) or not 1 <= least <= SEEDS:
             raise InputError(f"{name}: {least}; allowed: a whole number from 1 to {SEEDS}")
-    for name, value in params.corpus.items():
-        if value is not None and (not isinstance(value, str) or not value.isprintable() or not value):
-            raise InputError(f"corpus.{name}: {value}; allowed: {'a text file' if name == 'path' else 'hex'}, or null")
+    for name, allowed in {"path": f"a text file, or {TINYSHAKESPEARE}", "sha256": "hex, or null"}.items():
+        value = params.corpus[name]
+        missing = value is None and name == "sha256"
+        if not missing and (not isinstance(value, str) or not value.isprintable() or not value):
+            raise InputError(f"corpus.{name}: {value}; allowed: {allowed}")
     vocabulary = params.tokenizer.vocabulary
     if not isinstance(vocabulary, int) or isinstance(vocabulary, bool) or not 256 <= vocabulary <= 65536:
         raise InputError(f"tokenizer.vocabulary: {vocabulary}; allowed: 256 to 65536")
@@ -195,6 +198,10 @@ def command(function: Callable[[list[str]], Any]) -> Callable[[], int]:
 
     @functools.wraps(function)
     def entry() -> int:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see the package's __init__
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if sys.stdout is None:  # closed by whoever called
+            sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         try:
             return int(function(sys.argv[1:]) or 0)
         except InputError as error:

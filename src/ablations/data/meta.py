@@ -1,8 +1,14 @@
-"""The checksum that the tokens' meta data carry of themselves: a run trusts them for where the held-out text begins."""
+"""Where the tokens lie, and the checksum that their meta data carry of themselves: a run trusts them for where the
+held-out text begins.
+"""
 
 import hashlib
 import json
 from typing import Any
+
+from ablations.settings import ROOT
+
+TOKENS = ROOT / "data" / "tokens"
 
 
 def meta_digest(meta: dict[str, Any]) -> str:

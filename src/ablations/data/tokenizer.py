@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -23,12 +24,12 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from ablations.data.corpus import CORPUS
-from ablations.data.meta import meta_digest
-from ablations.settings import ROOT, InputError, command, parameters
+from ablations.data.meta import TOKENS, meta_digest
+from ablations.settings import InputError, command, parameters
 
-TOKENS = ROOT / "data" / "tokens"
 BYTES = 256
 HELD_OUT = 0.1
+PATIENCE = 5.0  # seconds between two words about how far it is
 
 Pair = tuple[str, str]
 
@@ -76,7 +77,12 @@ def learn_merges(word_counts: list[tuple[str, int]], merges: int, known: list[st
     heapq.heapify(heap)
     spelled = set(known)
     learned: list[Pair] = []
+    began = said = time.monotonic()
     while len(learned) < merges and (best := _pop_best(heap, total, where, words)):
+        if time.monotonic() - said > PATIENCE and learned:  # long words take long: a text without spaces is one
+            said = time.monotonic()
+            left = (said - began) * (merges / len(learned) - 1)
+            print(f"tokens: {len(learned)} of {merges} merges learned, about {left:.0f} s left", file=sys.stderr)
         changed: set[Pair] = set()
         for i in where.pop(best):
             before = words[i]
@@ -103,23 +109,19 @@ def _pop_best(
     heap: list[tuple[int, Pair]], total: dict[Pair, int], where: dict[Pair, set[int]], words: list[list[str]]
 ) -> Pair | None:
     """The pair counted most often, at least twice; of several, the one that stands first in the words."""
-    ties: list[Pair] = []
-    while heap and (not ties or -heap[0][0] == total[ties[0]]):
+    ties: set[Pair] = set()
+    most = 0
+    while heap and (not ties or -heap[0][0] == most):
         count, pair = heapq.heappop(heap)
-        if -count == total[pair] and count < -1 and pair not in ties:  # else: an entry that a later merge outdated
-            ties.append(pair)
+        if -count == total[pair] and count < -1:  # else: an entry that a later merge outdated
+            ties.add(pair)
+            most = -count
     if not ties:
         return None
-
-    def first(pair: Pair) -> tuple[int, int]:
-        i = min(where[pair])
-        word = words[i]
-        return i, next(j for j in range(len(word) - 1) if (word[j], word[j + 1]) == pair)
-
-    best = min(ties, key=first) if len(ties) > 1 else ties[0]
-    for pair in ties:
-        if pair != best:
-            heapq.heappush(heap, (-total[pair], pair))
+    first = words[min(min(where[pair]) for pair in ties)]
+    best = next(pair for pair in itertools.pairwise(first) if pair in ties)
+    for pair in ties - {best}:
+        heapq.heappush(heap, (-most, pair))
     return best
 
 
@@ -150,6 +152,7 @@ def write(text: str, vocabulary: int, folder: Path) -> dict[str, int | str]:
         "characters": len(text),
         "tokens": len(tokens),
         "vocabulary": tokenizer.get_vocab_size(),
+        "asked": vocabulary,
         "train_tokens": len(tokens) - heldout,
         "heldout_tokens": heldout,
         "sha256": hashlib.sha256(text.encode()).hexdigest(),

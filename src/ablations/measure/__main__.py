@@ -14,7 +14,7 @@ from ablations.settings import ROOT, InputError, command, options
 def main(arguments: list[str]) -> None:
     """Writes `<out>/<name>.json`, or prints it."""
     given = options(arguments, "name=NAME", "out=FOLDER")
-    name = given.get("name")
+    name = given.get("name", "missing")
     if name not in MEASUREMENTS:
         raise InputError(f"name: {name}; allowed: {', '.join(MEASUREMENTS)}")
     prepare()

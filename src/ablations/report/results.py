@@ -32,18 +32,18 @@ def load_plan(budget: str) -> dict[str, Any]:
     Raises:
         InputError: no plan at that budget.
     """
-    folder = ROOT / "plans" / budget
-    files = sorted(folder.glob("*.json"))
+    files = sorted((ROOT / "plans" / budget).glob("*.json"))
     if not files:
         raise InputError(f"budget: {budget} has no plan; {BY_HAND.format(budget)}")
-    try:
-        plan = {file.stem: json.loads(file.read_text()) for file in files}
-        for study in plan.values():
+    plan: dict[str, Any] = {}
+    for file in files:
+        try:
+            study = plan[file.stem] = json.loads(file.read_text())
             if not isinstance(study["study"], dict) or not all({*PLANNED} <= {*run} for run in study["runs"]):
                 raise ValueError("no plan")
-        return plan
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"plans/{budget}: damaged; {BY_HAND.format(budget)}") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"plans/{budget}/{file.name}: no plan; {BY_HAND.format(budget)}") from error
+    return plan
 
 
 def load_runs(plan: dict[str, Any], results: Path) -> pd.DataFrame:

@@ -106,8 +106,8 @@ def by_seed(group: pd.DataFrame, metric: str) -> dict[int, float]:
 
 
 def note(group: pd.DataFrame) -> str:
-    """What is not as it should be: `2 of 3 diverged`, `1 of 1 not run`, `1 of 1 by older code`."""
-    words = {"diverged": "diverged", "failed": "failed", MISSING: "not run", STALE: "by older code"}
+    """What is not as it should be: `2 of 3 diverged`, `1 of 1 not run`, `1 of 1 by other code or text`."""
+    words = {"diverged": "diverged", "failed": "failed", MISSING: "not run", STALE: "by other code or text"}
     counts = group["state"].value_counts()
     return ", ".join(f"{counts[state]} of {len(group)} {word}" for state, word in words.items() if state in counts)
 

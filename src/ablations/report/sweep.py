@@ -7,17 +7,19 @@ of settings, named by what differs between them. Writes `reports/<budget>/sweep/
 import fnmatch
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ablations.report.page import deliver
+from ablations.report.results import STALE
 from ablations.report.studies import perplexities
 from ablations.report.write import write
 from ablations.settings import ROOT, InputError, command, folder_name, options
 from ablations.study.compose import SWEEP
-from ablations.study.fingerprint import SHOW_AND_SPEED
+from ablations.study.fingerprint import SHOW_AND_SPEED, fingerprint
 from ablations.study.ledger import read
 
 Flat = dict[str, Any]
@@ -36,10 +38,12 @@ def labels(configs: dict[str, Flat]) -> dict[str, str]:
     keys = sorted({key for config in configs.values() for key in config} - {"seed"})
     differing = [key for key in keys if len({repr(config.get(key)) for config in configs.values()}) > 1]
     shown = [key for key in differing if not any(key != other and _follows(key, other, configs) for other in differing)]
-    return {
+    told = {
         name: ", ".join(f"{key}={config[key]}" for key in shown if key in config) or name
         for name, config in configs.items()
     }
+    same = Counter(told.values())  # the same settings on another text
+    return {name: f"{label}, {name[-6:]}" if same[label] > 1 else label for name, label in told.items()}
 
 
 def _follows(key: str, other: str, configs: dict[str, Flat]) -> bool:
@@ -64,7 +68,8 @@ def load(budget: str, pattern: str) -> tuple[dict[str, Any], pd.DataFrame]:
             continue
         name = record["variant"]
         configs[name] = flat({k: v for k, v in record["config"].items() if k not in SHOW_AND_SPEED})
-        row = {"study": SWEEP, "variant": name, "seed": record["seed"], "state": record["status"], "folder": folder}
+        state = record["status"] if _current(record) else STALE
+        row = {"study": SWEEP, "variant": name, "seed": record["seed"], "state": state, "folder": folder}
         rows.append(row | record["metrics"])
     if not rows:
         results = ROOT / "results"
@@ -79,6 +84,14 @@ def load(budget: str, pattern: str) -> tuple[dict[str, Any], pd.DataFrame]:
     first = str(runs["variant"].iloc[0])
     study = {"name": SWEEP, "section": "", "question": f"A sweep by hand: {len(named)} settings", "baseline": first}
     return study | {"rows": {name: named[name] for name in runs["variant"].unique()}}, runs
+
+
+def _current(record: dict[str, Any]) -> bool:
+    """Whether a record is what today's code makes of today's text; one that failed has no numbers to mistake."""
+    try:
+        return bool(record["status"] == "failed" or fingerprint(record["config"]) == record["fingerprint"])
+    except InputError:  # a part, or the tokens, that are there no more
+        return False
 
 
 def _natural(label: str) -> list[str]:

@@ -16,7 +16,8 @@ def write(table: Table, budget: str, folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     shown = readable(table.frame)
     caption = f"{table.caption} {reading(table.frame, budget)}".strip()
-    text = f"**{caption}**\n\n{shown.to_markdown(index=False, disable_numparse=True)}\n"
+    columns = shown.replace(r"\|", r"\|", regex=True)  # a bar would begin another column
+    text = f"**{caption}**\n\n{columns.to_markdown(index=False, disable_numparse=True)}\n"
     text += f"\n{table.remark}\n" if table.remark else ""
     latex = shown.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
     table.frame.to_csv(folder / f"{table.name}.csv", index=False)

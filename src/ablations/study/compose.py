@@ -20,7 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ablations.settings import CONF, FOLDER, ROOT, InputError, asks_outside, one_line, texts
+from ablations.settings import A_NAME, CONF, FOLDER, ROOT, InputError, asks_outside, one_line, texts
 from ablations.study.fingerprint import Config, fingerprint, science
 from ablations.study.rules import enforce
 from ablations.study.trust import launching
@@ -30,6 +30,7 @@ NOT_A_CHANGE = ("seed", "budget", "logger", "runtime", "variant", "hydra")
 SWEEP = "sweep"
 OF_HYDRA = re.compile(r"hydra/launcher|hydra\.launcher(\.[A-Za-z]\w*)+")  # what can be set of it
 JOBS = 10_000  # of one sweep, at most
+HEADER = "a file whose first line is '# @package _global_'"
 
 
 # What YAML and Hydra make of damaged files, groups set to null, and the like.
@@ -66,7 +67,17 @@ class Run:
 
 @contextmanager
 def hydra() -> Iterator[None]:
-    """Within it, `composed` and `expand` work."""
+    """Within it, `composed` and `expand` work.
+
+    Raises:
+        InputError: a file for a variant that cannot be one, or would be passed over without a word.
+    """
+    place = CONF / "variant"
+    for file in sorted(place.rglob("*.y*ml")):
+        named = file.suffix == ".yaml" and FOLDER.fullmatch(file.stem)
+        if not named or file.parents[1] != place or file.is_dir():
+            allowed = f"conf/variant/<study>/<name>.yaml with {A_NAME}"
+            raise InputError(f"variant: {file.relative_to(ROOT)}; allowed: {allowed}")
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
 
@@ -140,6 +151,8 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
         choices: Hydra's `runtime.choices`.
         overrides: those of the task, which name a sweep by hand.
     """
+    if config.get("variant"):  # all that a file without the header says, which would change nothing
+        raise InputError(f"variant: {', '.join(_chosen(choices))}; allowed: {HEADER}")
     kept: list[Any] = [key for key in config if key not in ("hydra", "variant")]
     plain = OmegaConf.masked_copy(config, kept)
     for group, choice in choices.items():
@@ -153,6 +166,8 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
             raise InputError(f"{field}: {text}; allowed: a value, or another field's as ${{field}}")
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
     enforce(resolved)
+    if resolved["budget"] != choices["budget"]:  # a variant that brings its own would land where nobody looks for it
+        raise InputError(f"budget: {resolved['budget']}; allowed: {choices['budget']}, as the command asks for")
     study, variant = _named(resolved, choices, overrides)
     return Run(study, variant, resolved["seed"], resolved["budget"], fingerprint(resolved), resolved)
 
@@ -202,13 +217,15 @@ def variants(study: str) -> list[str]:
     try:
         node: Any = OmegaConf.load(file)
         described = (node or {}).get("study") or {}
-        rows = list((described.get("rows") or {}).keys())
+        rows: list[Any] = list((described.get("rows") or {}).keys())
     except Exception as error:  # whatever YAML makes of a damaged file
         reason = f"conf/study/{study}.yaml cannot be read ({one_line(error)})"
         raise InputError(f"study: {reason}; allowed: YAML as its neighbours have it") from error
     if described.get("name") != study:
         raise InputError(f"study.name: {described.get('name')}; allowed: {study}, as its file is called")
     files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
+    if bare := [row for row in rows if not isinstance(row, str)]:
+        raise InputError(f"study.rows: {study} names {bare[0]}; allowed: a text, as '{bare[0]}' in quotes is")
     if lost := [row for row in rows if row not in files]:
         raise InputError(f"study.rows: {study} names {lost[0]}; allowed: {', '.join(files) or 'no variant is there'}")
     if not files:
@@ -222,11 +239,7 @@ def variants(study: str) -> list[str]:
 
 
 def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str, str]:
-    chosen = [
-        f"{group}/{choice}".removeprefix("variant/")
-        for group, choice in choices.items()
-        if (group == "variant" or group.startswith("variant/")) and choice not in (None, "null")
-    ]
+    chosen = _chosen(choices)
     keys = [re.split(r"[=.@/]", override.lstrip("+~"))[0] for override in overrides]
     changes = [override for override, key in zip(overrides, keys, strict=True) if key not in NOT_A_CHANGE]
     study, _, variant = chosen[0].partition("/") if len(chosen) == 1 else ("", "", "")
@@ -238,13 +251,22 @@ def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str])
             if not (CONF / file).resolve().is_relative_to(CONF.resolve()):
                 raise InputError(f"variant: {chosen[0]}: conf/{file} leads out of conf/; allowed: a file in it")
         if included != study:
-            needed = f"a file that begins with '# @package _global_' and includes /study/{study}"
-            raise InputError(f"variant: {chosen[0]} is of study {included}; allowed: {needed}")
+            allowed = f"{HEADER} and that includes /study/{study}"
+            raise InputError(f"variant: {chosen[0]} is of study {included}; allowed: {allowed}")
         if not [change for change in changes if change != f"study={study}"]:
             return study, variant
     words = [*chosen, *(_word(change) for change in changes)]
     readable = re.sub(r"[^A-Za-z0-9._]+", "-", "_".join(words)).strip("-._")[:60] or "default"
     return SWEEP, f"{readable}-{_config_hash(config)}"
+
+
+def _chosen(choices: Mapping[str, Any]) -> list[str]:
+    """The variants that a command names, as `<study>/<name>`."""
+    return [
+        f"{group}/{choice}".removeprefix("variant/")
+        for group, choice in choices.items()
+        if (group == "variant" or group.startswith("variant/")) and choice not in (None, "null")
+    ]
 
 
 def _word(override: str) -> str:

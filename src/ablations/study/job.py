@@ -93,7 +93,10 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
     folder: Path = twin["folder"]
     origin = f"{twin['study']}/{twin['variant']} seed {twin['seed']}"
     origin += f" at budget {twin['budget']}" if twin["budget"] != run.budget else ""
-    made = (folder / "provenance.json").read_text() if (folder / "provenance.json").exists() else "null"
+    try:
+        made = json.loads((folder / "provenance.json").read_text())
+    except (OSError, ValueError):  # the numbers are whole without it: it is not in their digest
+        made = None
     history = (folder / "history.csv").read_text()
     ledger.write(
         run,
@@ -101,7 +104,7 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
         twin["metrics"],
         twin.get("details", {}),
         history,
-        {"copied_from": origin, "made": json.loads(made)},
+        {"copied_from": origin, "made": made},
     )
     mirror = Mirror(run)
     for row in history_rows(history):

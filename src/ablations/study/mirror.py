@@ -12,7 +12,20 @@ from ablations.study.compose import Run
 
 PATIENCE = 20.0  # seconds for wandb's server to answer
 LONGEST = 120  # characters of an id, which wandb allows 128
+MODES = ("offline", "online", "disabled")
 WHOLE = "whole"  # in a run's folder: the run has ended, and nothing will be added
+
+
+def mode() -> str:
+    """What `WANDB_MODE` says; offline where it says nothing.
+
+    Raises:
+        InputError: another word.
+    """
+    said = os.environ.get("WANDB_MODE") or "offline"
+    if said not in MODES:
+        raise InputError(f"WANDB_MODE: {said}; allowed: {', '.join(MODES)}")
+    return said
 
 
 def id_of(run: Run) -> str:
@@ -39,7 +52,7 @@ class Mirror:
         self._run: Any = None
         self._rows: list[dict[str, float]] = []
         self._again = True
-        self._failed = not run.config["logger"]["wandb"] or os.environ.get("WANDB_MODE") == "disabled"
+        self._failed = not run.config["logger"]["wandb"] or mode() == "disabled"
         self.id = id_of(run)
         self._guard(lambda: self._begin(run))
 
@@ -84,20 +97,20 @@ class Mirror:
             self._log(values)
 
     def _begin(self, run: Run) -> None:
-        mode = os.environ.get("WANDB_MODE", "offline")
-        if mode != "offline":
+        if mode() != "offline":
             try:
-                self._init(run, mode)
+                self._init(run, mode())
                 return
             except Exception as error:
                 reason = f"{one_line(error)}; this run is mirrored offline, `make sync` sends it later"
-                print(f"warning: wandb: WANDB_MODE={mode}: {reason}", file=sys.stderr)
+                print(f"warning: wandb: WANDB_MODE={mode()}: {reason}", file=sys.stderr)
         for part in (self._folder / "wandb").glob(f"offline-run-{'?' * 8}_{'?' * 6}-{self.id}"):
             # a resumed run sends its whole history again, so an earlier part has nothing to add
             shutil.rmtree(part, ignore_errors=True)
         self._init(run, "offline")
 
     def _init(self, run: Run, mode: Any) -> None:
+        _find_a_cache(self._folder / ".work" / "cache")
         import wandb
 
         if mode == "online" and not wandb.login(prompt=False):
@@ -128,6 +141,18 @@ class Mirror:
                 x_transaction_log_flush_interval=1,
             ),
         )
+
+
+def _find_a_cache(instead: Path) -> None:
+    """wandb's service writes into the user's cache; where there is none, as for a container's user without a home, it
+    would complain on the terminal at each run.
+    """
+    if "XDG_CACHE_HOME" in os.environ:
+        return
+    try:
+        (Path(os.environ["HOME"]) / ".cache").mkdir(exist_ok=True)
+    except (KeyError, OSError):
+        os.environ["XDG_CACHE_HOME"] = str(instead)
 
 
 def require_account() -> None:

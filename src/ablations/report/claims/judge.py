@@ -3,15 +3,16 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import yaml
+from omegaconf import OmegaConf
 
 from ablations.report.claims.quantity import Source
 from ablations.report.claims.verdict import EXACT, Claim, Part, judged
 from ablations.report.measured import measured_rows
 from ablations.report.results import load_plan, load_runs
 from ablations.report.table import number
-from ablations.settings import CONF, ROOT, InputError, one_line
+from ablations.settings import CONF, ROOT, UNREADABLE, InputError, one_line
 
 COLOURS = {"SUPPORTED": "green", "NOT SUPPORTED": "red", "INCONCLUSIVE": "yellow"}
 
@@ -23,8 +24,8 @@ def claims(budget: str) -> list[Claim]:
         InputError: a file that cannot be read, or a claim that says what no claim can.
     """
     try:
-        specs = yaml.safe_load((CONF / "claims.yaml").read_text())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        specs: Any = OmegaConf.to_container(OmegaConf.load(CONF / "claims.yaml"))  # which takes no field twice
+    except (OSError, *UNREADABLE) as error:
         raise InputError(f"conf/claims.yaml: cannot be read ({one_line(error)}); allowed: YAML") from error
     if not isinstance(specs, list):
         raise InputError("conf/claims.yaml: no list; allowed: a list of claims")

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ablations.report.maps import MODEL, attention_tables
-from ablations.report.results import COUNTED, load_history, reading
+from ablations.report.results import COUNTED, PLANNED, load_history, reading
 from ablations.report.studies import by_seed
 from ablations.settings import InputError
 
@@ -74,6 +74,8 @@ def quantity(spec: Any, source: Source, where: str) -> Values:
 
 
 def _run(spec: Spec, source: Source, where: str) -> Values:
+    if spec["metric"] in (*PLANNED, "state"):
+        raise InputError(f"{where}.metric: {spec['metric']}; allowed: a metric, as run.json has them")
     group = source.group(spec["run"])
     found = _values(by_seed(group, spec["metric"]), group, geometric="perplexity" in spec["metric"])
     counted = spec["metric"] == "parameters" and len(set(found.by_seed.values())) == 1

@@ -14,6 +14,7 @@ from ablations.settings import InputError
 SUPPORTED, NOT_SUPPORTED, INCONCLUSIVE = "SUPPORTED", "NOT SUPPORTED", "INCONCLUSIVE"
 VERDICTS = (NOT_SUPPORTED, INCONCLUSIVE, SUPPORTED)  # of several parts, the first that any has
 EXACT = "no seed to vary"
+LARGEST = 1e300  # of a bound, which nan is not below either
 MOST = 50  # seeds: more are not called for
 
 NEEDED = ("id", "section", "claim", "reason")
@@ -127,7 +128,7 @@ def _log(value: float) -> float:
 
 def _bounds(operator: str, given: Any, where: str) -> tuple[float, float]:
     numbers = given if operator == "between" else [given]
-    sound = isinstance(numbers, list) and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+    sound = isinstance(numbers, list) and all(map(_bound, numbers))
     if not sound or len(numbers) != (2 if operator == "between" else 1) or sorted(numbers) != numbers:
         allowed = "a list of two numbers, the lower first" if operator == "between" else "a number"
         raise InputError(f"{where}.{operator}: {given}; allowed: {allowed}")
@@ -137,6 +138,10 @@ def _bounds(operator: str, given: Any, where: str) -> tuple[float, float]:
     if operator in ("at_least", "above"):
         return (math.nextafter(only, math.inf) if operator == "above" else only), math.inf
     return -math.inf, (math.nextafter(only, -math.inf) if operator == "below" else only)
+
+
+def _bound(number: Any) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < LARGEST
 
 
 def reasons(claim: Claim) -> list[str]:
