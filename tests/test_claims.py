@@ -14,7 +14,7 @@ from ablations.report.claims.judge import told, turned
 from ablations.report.claims.quantity import Source, Values, quantity
 from ablations.report.claims.verdict import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, judge, judged, plain
 from ablations.settings import InputError
-from ablations.study.compose import variants
+from ablations.study.variants import variants
 from tests.conftest import PROJECT, Command
 
 CLAIMS = yaml.safe_load((PROJECT / "conf" / "claims.yaml").read_text())

@@ -13,6 +13,7 @@ from ablations.settings import ROOT
 from ablations.study import compose
 from ablations.study.compose import Run, with_seed
 from ablations.study.ledger import Ledger, Row, history_csv
+from ablations.study.variants import variants
 
 STUDY = "ladder"
 READINGS = 61  # rows of a history, as at the chapter's budget
@@ -23,12 +24,12 @@ def main(root: Path, runs: int) -> None:
     shutil.copytree(ROOT / "conf", root / "conf")
     shutil.copy(ROOT / "params.yaml", root / "params.yaml")
     with compose.hydra():
-        variants = [compose.composed([f"variant={STUDY}/{name}"]) for name in compose.variants(STUDY)]
-    made = [with_seed(variant, seed) for seed in range(runs // len(variants)) for variant in variants]
+        first = [compose.composed([f"variant={STUDY}/{name}"]) for name in variants(STUDY)]
+    made = [with_seed(variant, seed) for seed in range(runs // len(first)) for variant in first]
     ledger = Ledger(root / "results")
     rows = [_planned(run, ledger, root) for run in made]
-    study: dict[str, object] = {"name": STUDY, "section": "F", "question": "?", "baseline": variants[0].variant}
-    study["rows"] = {run.variant: run.variant for run in variants}
+    study: dict[str, object] = {"name": STUDY, "section": "F", "question": "?", "baseline": first[0].variant}
+    study["rows"] = {run.variant: run.variant for run in first}
     plan = root / "plans" / "chapter" / f"{STUDY}.json"
     plan.parent.mkdir(parents=True)
     plan.write_text(json.dumps({"study": study, "runs": rows}))

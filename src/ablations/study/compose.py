@@ -20,17 +20,17 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ablations.settings import A_NAME, CONF, FOLDER, ROOT, InputError, asks_outside, one_line, texts
+from ablations.settings import CONF, FOLDER, ROOT, InputError, asks_outside, one_line, texts
 from ablations.study.fingerprint import Config, fingerprint, science
 from ablations.study.rules import enforce
 from ablations.study.trust import launching
+from ablations.study.variants import HEADER, chosen_of, well_placed
 
 # Overrides of these leave a variant what it is; any other makes a sweep by hand of it.
 NOT_A_CHANGE = ("seed", "budget", "logger", "runtime", "variant", "hydra")
 SWEEP = "sweep"
 OF_HYDRA = re.compile(r"hydra/launcher|hydra\.launcher(\.[A-Za-z]\w*)+")  # what can be set of it
 JOBS = 10_000  # of one sweep, at most
-HEADER = "a file whose first line is '# @package _global_'"
 
 
 # What YAML and Hydra make of damaged files, groups set to null, and the like.
@@ -72,12 +72,7 @@ def hydra() -> Iterator[None]:
     Raises:
         InputError: a file for a variant that cannot be one, or would be passed over without a word.
     """
-    place = CONF / "variant"
-    for file in sorted(place.rglob("*.y*ml")):
-        named = file.suffix == ".yaml" and FOLDER.fullmatch(file.stem)
-        if not named or file.parents[1] != place or file.is_dir():
-            allowed = f"conf/variant/<study>/<name>.yaml with {A_NAME}"
-            raise InputError(f"variant: {file.relative_to(ROOT)}; allowed: {allowed}")
+    well_placed()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
 
@@ -152,7 +147,7 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
         overrides: those of the task, which name a sweep by hand.
     """
     if config.get("variant"):  # all that a file without the header says, which would change nothing
-        raise InputError(f"variant: {', '.join(_chosen(choices))}; allowed: {HEADER}")
+        raise InputError(f"variant: {', '.join(chosen_of(choices))}; allowed: {HEADER}")
     kept: list[Any] = [key for key in config if key not in ("hydra", "variant")]
     plain = OmegaConf.masked_copy(config, kept)
     for group, choice in choices.items():
@@ -204,42 +199,8 @@ def _values(override: Override) -> int:
     return max(0, math.ceil((stop - start) / step))
 
 
-def variants(study: str) -> list[str]:
-    """The variants of a study: the rows of its file in their order, then further files in its folder by name.
-
-    Raises:
-        InputError: no such study, or a row without a variant file.
-    """
-    file = CONF / "study" / f"{study}.yaml"
-    known = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
-    if study not in known:
-        raise InputError(f"study: {study}; allowed: {', '.join(known)}")
-    try:
-        node: Any = OmegaConf.load(file)
-        described = (node or {}).get("study") or {}
-        rows: list[Any] = list((described.get("rows") or {}).keys())
-    except Exception as error:  # whatever YAML makes of a damaged file
-        reason = f"conf/study/{study}.yaml cannot be read ({one_line(error)})"
-        raise InputError(f"study: {reason}; allowed: YAML as its neighbours have it") from error
-    if described.get("name") != study:
-        raise InputError(f"study.name: {described.get('name')}; allowed: {study}, as its file is called")
-    files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
-    if bare := [row for row in rows if not isinstance(row, str)]:
-        raise InputError(f"study.rows: {study} names {bare[0]}; allowed: a text, as '{bare[0]}' in quotes is")
-    if lost := [row for row in rows if row not in files]:
-        raise InputError(f"study.rows: {study} names {lost[0]}; allowed: {', '.join(files) or 'no variant is there'}")
-    if not files:
-        raise InputError(f"study: {study} has no variant; allowed: a file at least in conf/variant/{study}/")
-    known = rows + [name for name in files if name not in rows]
-    if described.get("baseline", known[0]) not in known:
-        raise InputError(f"study.baseline: {described['baseline']}; allowed: {', '.join(known)}")
-    if described.get("compare", "baseline") not in ("baseline", "row_above"):
-        raise InputError(f"study.compare: {described['compare']}; allowed: baseline, row_above")
-    return known
-
-
 def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str, str]:
-    chosen = _chosen(choices)
+    chosen = chosen_of(choices)
     keys = [re.split(r"[=.@/]", override.lstrip("+~"))[0] for override in overrides]
     changes = [override for override, key in zip(overrides, keys, strict=True) if key not in NOT_A_CHANGE]
     study, _, variant = chosen[0].partition("/") if len(chosen) == 1 else ("", "", "")
@@ -258,15 +219,6 @@ def _named(config: Config, choices: Mapping[str, Any], overrides: Sequence[str])
     words = [*chosen, *(_word(change) for change in changes)]
     readable = re.sub(r"[^A-Za-z0-9._]+", "-", "_".join(words)).strip("-._")[:60] or "default"
     return SWEEP, f"{readable}-{_config_hash(config)}"
-
-
-def _chosen(choices: Mapping[str, Any]) -> list[str]:
-    """The variants that a command names, as `<study>/<name>`."""
-    return [
-        f"{group}/{choice}".removeprefix("variant/")
-        for group, choice in choices.items()
-        if (group == "variant" or group.startswith("variant/")) and choice not in (None, "null")
-    ]
 
 
 def _word(override: str) -> str:

@@ -13,6 +13,7 @@ from ablations.settings import CONF, ROOT, InputError
 from ablations.study import compose
 from ablations.study.compose import Run
 from ablations.study.keep import keep
+from ablations.study.variants import variants
 
 KEPT = ROOT / ".work" / "plan"  # one file per budget and study
 
@@ -25,7 +26,7 @@ def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
     """
     runs = []
     for study in studies.keys() - {path.stem for path in (CONF / "study").glob("*.yaml")}:
-        compose.variants(study)  # says what there is, before the others are composed
+        variants(study)  # says what there is, before the others are composed
     for study, seeds in studies.items():
         for run, work in _variants(study, budget):
             runs += [(compose.with_seed(run, seed), work) for seed in range(seeds)]
@@ -70,7 +71,7 @@ def _composed(study: str, budget: str) -> list[tuple[Run, float]]:
 
     runs = []
     with compose.hydra():
-        for variant in compose.variants(study):
+        for variant in variants(study):
             run = compose.composed([f"variant={study}/{variant}", f"budget={budget}"])
             try:
                 runs.append((run, cost(run.config, check(run.config))))
