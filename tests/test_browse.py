@@ -55,7 +55,7 @@ def test_a_run_trained_anew_is_shown_as_it_is_now_and_as_it_was_at_the_end() -> 
 
 def test_a_long_study_leaves_room_for_variant_and_seed() -> None:
     runs = [mirrored("modern_attention", variant) for variant in ("grouped_query", "latent")]
-    assert list(names(runs)) == ["run-01 modern_… grouped_query s0 quick", "run-01 modern_… latent s0 quick"]
+    assert list(names(runs)) == ["run-01 …tention grouped_query s0 quick", "run-01 …tention latent s0 quick"]
 
 
 def test_without_a_run_or_with_an_argument_it_says_what_is_allowed(run: Command) -> None:

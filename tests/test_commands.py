@@ -128,6 +128,31 @@ def test_what_is_edited_while_a_sweep_goes_on_ends_no_sweep(run: Command, projec
     assert found.stderr.count("not run:") == 2
 
 
+HUNGRY_MIXER = '''
+"""Asks for more memory than there is in its first training step."""
+import torch
+from torch import nn
+
+
+class Hungry(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+    def forward(self, x, position):
+        return x + torch.empty(2**45) if x.requires_grad else x
+'''
+
+
+def test_a_run_that_finds_no_memory_is_told_in_one_line(run: Command, project: Path) -> None:
+    """An empty `LAUNCHER` is none."""
+    (project / "src/ablations/model/mixer/hungry.py").write_text(HUNGRY_MIXER)
+    (project / "conf/model/mixer/hungry.yaml").write_text("_target_: ablations.model.mixer.hungry.Hungry\n")
+    found = run("ablations.train", "-m", "model/mixer=hungry", *SMALL, LAUNCHER="")
+    assert found.returncode == 1 and "Traceback" not in found.stderr, found.stderr
+    told = [line for line in found.stderr.splitlines() if line.startswith("failed:")]
+    assert len(told) == 1 and told[0].endswith(": out of memory; allowed: a smaller data.batch, data.window or model")
+
+
 def test_a_diverged_run_is_a_result_where_it_is_accepted(run: Command) -> None:
     wild = (*SMALL, "optimizer.lr=1e6")
     found = run("ablations.train", *wild, "runtime.accept_diverged=true")

@@ -46,7 +46,7 @@ def names(runs: list[Mirrored]) -> dict[str, Mirrored]:
     for place, study in enumerate(studies, 1):
         those = {f"{run.variant} s{run.seed}": run for run in newest.values() if (run.budget, run.study) == study}
         room = max(8, WIDTH - len("run-00  ") - max(map(len, those)))
-        label = study[1] if len(study[1]) <= room else f"{study[1][: room - 1]}…"
+        label = study[1] if len(study[1]) <= room else f"…{study[1][1 - room :]}"
         found |= {f"run-{place:02} {label} {name} {study[0]}": run for name, run in those.items()}
     for run in earlier.values():
         words = f"{run.study} {run.variant} s{run.seed} {run.budget} {run.identity}"

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,6 +74,8 @@ def hydra() -> Iterator[None]:
         InputError: a file for a variant that cannot be one, or would be passed over without a word.
     """
     well_placed()
+    if not os.environ.get("LAUNCHER", "unset"):
+        del os.environ["LAUNCHER"]  # an empty word says nothing
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -54,7 +55,7 @@ def job(config: DictConfig) -> None:
         raise stop
     except Exception as error:
         post.say(state="failed", message=_reason(error))
-        if not isinstance(error, InputError | OSError):
+        if not isinstance(error, InputError | OSError) and not _out_of_memory(error):
             print(without_secrets(traceback.format_exc()), end="", file=sys.stderr)
 
 
@@ -171,7 +172,14 @@ def _gpu(run: Run) -> AbstractContextManager[int]:
     return place(ROOT / runtime["work"] / "slots", visible(torch.cuda.device_count()), runtime["slots"])
 
 
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether a run asked for more than there is; torch raises another error for each kind of device."""
+    return isinstance(error, MemoryError) or re.search("out of memory|can't allocate memory", str(error)) is not None
+
+
 def _reason(error: BaseException) -> str:
+    if _out_of_memory(error):
+        return "out of memory; allowed: a smaller data.batch, data.window or model"
     if isinstance(error, OSError) and error.strerror:
         return f"{os.path.relpath(error.filename, ROOT) if error.filename else 'file system'}: {error.strerror}"
     return one_line(error) if isinstance(error, InputError) else f"{type(error).__name__}: {one_line(error)}"
