@@ -12,7 +12,7 @@ export DVC_SITE_CACHE_DIR := $(CURDIR)/.work/dvc/site
 
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
-	@echo "make quick    the whole pipeline at the quick budget: a quarter of an hour, set-up included"
+	@echo "make quick    the whole pipeline at the quick budget: set-up, then about a quarter of an hour"
 	@echo "make study    the full study at the chapter's budget: hours; goes on where it stopped"
 	@echo "make clusters what launchers slurm and ray need besides; see docs/clusters.md"
 	@echo "make check    the chapter's claims, judged on what was trained"
@@ -30,7 +30,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@echo "setting up $(VENV), once: two or three minutes"
 	@$(PYTHON) -m venv $(VENV)
 	@set -o pipefail; $(PIP) --progress-bar off --requirement requirements.lock | awk -v all=$$(grep -c == requirements.lock) \
-		'/^Collecting/ { printf "\r  fetched %d of %d packages", ++n, all; fflush() } \
+		'/^(Collecting|Processing) / { printf "\r  fetched %d of %d packages", ++n, all; fflush() } \
 		/^Installing/ { print "\n  installing them"; fflush() }'
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@$(VENV)/bin/python -m ablations.report.plots_page $(VENV)/plots.html

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import NoReturn
@@ -103,6 +104,7 @@ def _launch() -> int | None:
     pool with it: another launch goes on from the checkpoints of what was under way.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else it prints what is to be told here
+    warnings.filterwarnings("ignore", "A worker stopped", UserWarning)  # it was idle for long; another one is started
     try:
         TASK()
     except SystemExit as stop:
@@ -122,8 +124,8 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
         cluster.ready(launcher)
         runs = []
         for number, overrides_of_job in enumerate(jobs):
-            if number % 20 == 0 and len(jobs) > 20:
-                print(f"checking {len(jobs)} runs: {number} are good", file=sys.stderr)
+            if number and number % 20 == 0:
+                print(f"checked {number} of {len(jobs)} runs", file=sys.stderr)
             run = compose.composed(overrides_of_job)
             runs.append((run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))))
     return runs

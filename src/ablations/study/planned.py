@@ -4,6 +4,8 @@ import functools
 import hashlib
 import json
 import os
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from ablations.study.keep import keep
 from ablations.study.variants import variants
 
 KEPT = ROOT / ".work" / "plan"  # one file per budget and study
+PATIENCE = 3.0  # seconds between two lines of progress
 
 
 def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
@@ -24,10 +27,15 @@ def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
     Raises:
         InputError: an unknown study or budget, or a run that cannot be trained as it is.
     """
-    runs = []
+    runs: list[tuple[Run, float]] = []
+    began = told = time.monotonic()
     for study in studies.keys() - {path.stem for path in (CONF / "study").glob("*.yaml")}:
         variants(study)  # says what there is, before the others are composed
-    for study, seeds in studies.items():
+    for number, (study, seeds) in enumerate(studies.items()):
+        if number and time.monotonic() - told > PATIENCE:
+            told = time.monotonic()
+            left = (told - began) / number * (len(studies) - number)
+            print(f"checked {number} of {len(studies)} studies, about {left:.0f} s left", file=sys.stderr)
         for run, work in _variants(study, budget):
             runs += [(compose.with_seed(run, seed), work) for seed in range(seeds)]
     return runs
