@@ -30,7 +30,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@echo "setting up $(VENV), once: two or three minutes"
 	@$(PYTHON) -m venv $(VENV)
 	@set -o pipefail; $(PIP) --progress-bar off --requirement requirements.lock | awk -v all=$$(grep -c == requirements.lock) \
-		'/^(Collecting|Processing) / { printf "\r  fetched %d of %d packages", ++n, all; fflush() } \
+		'/^(Collecting|Processing) / && n < all { printf "\r  fetched %d of %d packages", ++n, all; fflush() } \
 		/^Installing/ { print "\n  installing them"; fflush() }'
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@$(VENV)/bin/python -m ablations.report.plots_page $(VENV)/plots.html
