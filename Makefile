@@ -13,7 +13,7 @@ export DVC_SITE_CACHE_DIR := $(CURDIR)/.work/dvc/site
 help:
 	@echo "make setup    the environment, from requirements.lock, into $(VENV)"
 	@echo "make quick    the whole pipeline at the quick budget: set-up, then about a quarter of an hour"
-	@echo "make study    the full study at the chapter's budget: hours; goes on where it stopped"
+	@echo "make study    the full study at the chapter's budget: what results/ lacks; goes on where it stopped"
 	@echo "make clusters what launchers slurm and ray need besides; see docs/clusters.md"
 	@echo "make check    the chapter's claims, judged on what was trained"
 	@echo "make test     linters and tests"

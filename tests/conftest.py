@@ -131,6 +131,13 @@ def started(
     return process
 
 
+def add_mixer(project: Path, name: str, code: str) -> None:
+    """A new mixer is one file in `model/` and one in `conf/`; its class is called as its file."""
+    (project / f"src/ablations/model/mixer/{name}.py").write_text(code)
+    target = f"ablations.model.mixer.{name}.{name.capitalize()}"
+    (project / f"conf/model/mixer/{name}.yaml").write_text(f"_target_: {target}\n")
+
+
 def records(project: Path) -> dict[str, dict[str, Any]]:
     """All records of the ledger by their folder."""
     files = sorted((project / "results").rglob("run.json"))

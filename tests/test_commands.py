@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SMALL, Command, environment_of, records
+from tests.conftest import SMALL, Command, add_mixer, environment_of, records
 from tests.repository import bits
 
 GRID = ("-m", "model.mixer.d_k=4,8", "model.norm.placement=pre,post")
@@ -82,8 +82,7 @@ class Broken(nn.Module):
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_bad_runs_are_told_and_the_rest_goes_on(run: Command, project: Path, launcher: str) -> None:
     """A new mixer is one file in `model/` and one in `conf/`; this one breaks. Another run diverges."""
-    (project / "src/ablations/model/mixer/broken.py").write_text(BROKEN_MIXER)
-    (project / "conf/model/mixer/broken.yaml").write_text("_target_: ablations.model.mixer.broken.Broken\n")
+    add_mixer(project, "broken", BROKEN_MIXER)
     found = run("ablations.train", "-m", "model/mixer=broken,head", "optimizer.lr=1e-3,1e6", *SMALL, LAUNCHER=launcher)
     assert found.returncode == 1
     by_status: dict[str, list[dict[str, Any]]] = {}
@@ -118,8 +117,7 @@ class Meddling(nn.Module):
 
 
 def test_what_is_edited_while_a_sweep_goes_on_ends_no_sweep(run: Command, project: Path) -> None:
-    (project / "src/ablations/model/mixer/meddling.py").write_text(MEDDLING_MIXER)
-    (project / "conf/model/mixer/meddling.yaml").write_text("_target_: ablations.model.mixer.meddling.Meddling\n")
+    add_mixer(project, "meddling", MEDDLING_MIXER)
     found = run("ablations.train", "-m", "model/mixer=meddling", "seed=0,1,2", *SMALL)
     assert found.returncode == 1 and "Traceback" not in found.stderr, found.stderr
     assert [record["status"] for record in records(project).values()] == ["done"]
@@ -145,8 +143,7 @@ class Hungry(nn.Module):
 
 def test_a_run_that_finds_no_memory_is_told_in_one_line(run: Command, project: Path) -> None:
     """An empty `LAUNCHER` is none."""
-    (project / "src/ablations/model/mixer/hungry.py").write_text(HUNGRY_MIXER)
-    (project / "conf/model/mixer/hungry.yaml").write_text("_target_: ablations.model.mixer.hungry.Hungry\n")
+    add_mixer(project, "hungry", HUNGRY_MIXER)
     found = run("ablations.train", "-m", "model/mixer=hungry", *SMALL, LAUNCHER="")
     assert found.returncode == 1 and "Traceback" not in found.stderr, found.stderr
     told = [line for line in found.stderr.splitlines() if line.startswith("failed:")]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ablations.report import plots_page
-from tests.conftest import TEXT, environment_of, params_for_a_text
+from tests.conftest import TEXT, add_mixer, environment_of, params_for_a_text
 from tests.repository import bits, committed, copied
 
 TINY = "# @package _global_\nbudget: {}\nlengths: {{long: 6, short: 5, deep: 2, warmup: 2, probe: 3}}\n"
@@ -205,8 +205,7 @@ def test_a_failed_run_fails_the_command_and_is_shown(repository: Path) -> None:
     """The stage fails, the others go on, and the table made from what is there names the run."""
     from tests.test_commands import BROKEN_MIXER
 
-    (repository / "src/ablations/model/mixer/broken.py").write_text(BROKEN_MIXER)
-    (repository / "conf/model/mixer/broken.yaml").write_text("_target_: ablations.model.mixer.broken.Broken\n")
+    add_mixer(repository, "broken", BROKEN_MIXER)
     variant = "# @package _global_\ndefaults:\n  - /study/depth\n  - override /model/mixer: broken\n"
     (repository / "conf/variant/depth/broken.yaml").write_text(variant)
     said = repro(repository, "--keep-going", code=255)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import SMALL, Command, environment_of, records
+from tests.conftest import SMALL, Command, add_mixer, environment_of, records
 from tests.test_commands import BROKEN_MIXER
 from tests.warm import Warm, refused
 
@@ -35,8 +35,7 @@ def test_no_secret_is_written_or_told(run: Command, project: Path) -> None:
     for name in ("home", "temp"):
         (project / name).mkdir()
     env = CANARIES | {"HOME": str(project / "home"), "TMPDIR": str(project / "temp"), "WANDB_MODE": "offline"}
-    (project / "src/ablations/model/mixer/broken.py").write_text(BROKEN)
-    (project / "conf/model/mixer/broken.yaml").write_text("_target_: ablations.model.mixer.broken.Broken\n")
+    add_mixer(project, "broken", BROKEN)
     params = (project / "params.yaml").read_text().partition("studies:")[0]
     (project / "params.yaml").write_text(params + "studies: {depth: 1}\n")
     online = {"WANDB_MODE": "online", "WANDB_BASE_URL": "http://127.0.0.1:9"}

@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 import time
-import warnings
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +25,7 @@ from ablations.study.cost import cost
 from ablations.study.job import handle_signals, job, stopped
 from ablations.study.keep import keep
 from ablations.study.ledger import FINISHED, Ledger
+from ablations.study.memory import let_workers_be_replaced
 from ablations.study.mirror import mode
 
 TASK = hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(job)
@@ -104,7 +104,7 @@ def _launch() -> int | None:
     pool with it: another launch goes on from the checkpoints of what was under way.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else it prints what is to be told here
-    warnings.filterwarnings("ignore", "A worker stopped", UserWarning)  # it was idle for long; another one is started
+    let_workers_be_replaced()
     try:
         TASK()
     except SystemExit as stop:

@@ -5,7 +5,6 @@ import heapq
 import itertools
 import json
 import time
-import warnings
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -19,6 +18,7 @@ from ablations.study.compose import Run
 from ablations.study.cost import EVALUATED, OVERHEAD, cores
 from ablations.study.fingerprint import Config
 from ablations.study.keep import keep
+from ablations.study.memory import keep_freed_memory, let_workers_be_replaced
 
 KEPT = ROOT / ".work" / "calibration.json"
 SECONDS, STEPS = 0.6, 2  # of timed steps per kind of run, at least
@@ -53,7 +53,6 @@ def step_seconds(config: Config) -> float:
     """Median time of a training step of a run, after one that is not counted."""
     import torch
 
-    from ablations.study.memory import keep_freed_memory
     from ablations.training.build import build_data, build_model
     from ablations.training.module import Training
     from ablations.training.run import autocast
@@ -97,7 +96,7 @@ def _timed(configs: dict[str, Config]) -> dict[str, float]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     found: dict[str, float] = {}
-    warnings.filterwarnings("ignore", "A worker stopped", UserWarning)  # it gave its memory back, as it may
+    let_workers_be_replaced()
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("timing a few steps of each kind of run, once", total=len(configs))
         if not console.is_terminal:

@@ -74,7 +74,7 @@ def hydra() -> Iterator[None]:
         InputError: a file for a variant that cannot be one, or would be passed over without a word.
     """
     well_placed()
-    if not os.environ.get("LAUNCHER", "unset"):
+    if os.environ.get("LAUNCHER") == "":
         del os.environ["LAUNCHER"]  # an empty word says nothing
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield

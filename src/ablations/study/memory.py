@@ -7,12 +7,18 @@ clears them anew; and in pages of 4 kB much of the time goes into finding them. 
 import ctypes
 import functools
 import sys
+import warnings
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # names of glibc's malloc.h
 MADV_HUGEPAGE = 14  # of Linux's mman.h
 HUGE_PAGE = 2**21
 RESERVED = 2**31 - HUGE_PAGE  # addresses, not memory: what is never touched costs nothing
 STEP = 2**26  # by which the heap grows beyond them
+
+
+def let_workers_be_replaced() -> None:
+    """Keeps joblib, which puts another worker in the place of one that keeps much memory, from warning of it."""
+    warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
 
 
 @functools.cache

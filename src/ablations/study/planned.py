@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from ablations.settings import CONF, ROOT, InputError
 from ablations.study import compose
+from ablations.study.board import duration
 from ablations.study.compose import Run
 from ablations.study.keep import keep
 from ablations.study.variants import variants
@@ -34,8 +35,8 @@ def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
     for number, (study, seeds) in enumerate(studies.items()):
         if number and time.monotonic() - told > PATIENCE:
             told = time.monotonic()
-            left = (told - began) / number * (len(studies) - number)
-            print(f"checked {number} of {len(studies)} studies, about {left:.0f} s left", file=sys.stderr)
+            left = duration((told - began) / number * (len(studies) - number))
+            print(f"checked {number} of {len(studies)} studies, about {left} left", file=sys.stderr)
         for run, work in _variants(study, budget):
             runs += [(compose.with_seed(run, seed), work) for seed in range(seeds)]
     return runs
