@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import SMALL, Command, environment_of, records, started
+from tests.disturbed import below
 
 LONG = ("steps=1000", *SMALL[1:], "runtime.checkpoint_every=20")
 
@@ -61,6 +63,21 @@ def test_a_signal_to_a_sweep_ends_it(project: Path, number: int, code: int) -> N
     _, told = process.communicate(timeout=40)
     assert process.returncode == code and "Traceback" not in told, told
     assert "worker was killed" not in told and records(project) == {}
+
+
+def test_a_killed_command_takes_its_workers_along(run: Command, project: Path) -> None:
+    """As the system does where memory is full: to the command alone."""
+    sweep = ("-m", "hydra.launcher.n_jobs=2", "seed=0,1", *LONG)
+    process = started(project, *sweep, runs=2, LAUNCHER="joblib")
+    workers = below(process, "LokyProcess")
+    assert len(workers) == 2
+    process.kill()
+    process.communicate(timeout=30)
+    assert not psutil.wait_procs(workers, timeout=20)[1] and records(project) == {}
+    assert run("ablations.train", *sweep, LAUNCHER="joblib").returncode == 0
+    for folder in records(project):
+        made = json.loads((project / "results" / folder / "provenance.json").read_text())
+        assert made["resumed_at_step"] >= 20
 
 
 def test_two_starts_of_one_run_at_once_train_it_once(project: Path) -> None:

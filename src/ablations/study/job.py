@@ -1,11 +1,14 @@
 """One job of a sweep: kept, copied, or trained; and whatever happens, told to the ledger and the board."""
 
+import functools
 import json
+import multiprocessing
 import os
 import re
 import signal
 import sys
 import threading
+import time
 import traceback
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -45,6 +48,7 @@ def job(config: DictConfig) -> None:
     if post.ended:
         return
     handle_signals()
+    _end_with_the_command()
     keep_freed_memory()
     try:
         run.work.mkdir(parents=True, exist_ok=True)
@@ -52,6 +56,8 @@ def job(config: DictConfig) -> None:
             _settle(run, post)
     except Stopped as stop:
         post.say(state="stopped", message="stopped; the next start goes on from its last checkpoint")
+        if _orphaned():
+            os._exit(143)  # joblib's worker would wait for the next job, which never comes
         raise stop
     except Exception as error:
         post.say(state="failed", message=_reason(error))
@@ -76,6 +82,24 @@ def _stop(number: int, frame: Any) -> NoReturn:
     for again in (signal.SIGTERM, signal.SIGINT):
         signal.signal(again, signal.SIG_IGN)
     raise Stopped(128 + number)
+
+
+@functools.cache
+def _end_with_the_command() -> None:
+    """In a worker of joblib's: has it end where the command that started it is killed, of which no signal tells it."""
+
+    def watch() -> None:
+        while not _orphaned():
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if multiprocessing.parent_process():
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _orphaned() -> bool:
+    command = multiprocessing.parent_process()
+    return command is not None and os.getppid() != command.pid
 
 
 def _settle(run: Run, post: Post) -> None:
