@@ -27,6 +27,16 @@ def test_a_board_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     assert places(tmp_path) == []
 
 
+def test_a_long_check_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = iter([0.0, 0.1, 2.0, 4.0, 5.0, 8.0])
+    monkeypatch.setattr(board.time, "monotonic", lambda: next(now))
+    progress = board.Progress(100, "runs")
+    for number in (0, 10, 20, 30, 80):
+        progress(number)
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["checked 20 of 100 runs, about 16 s left", "checked 80 of 100 runs, about 2 s left"]
+
+
 def test_the_verdict_names_what_came_to_no_good(capsys: pytest.CaptureFixture[str]) -> None:
     found = [
         {"name": "a", "state": "done"},

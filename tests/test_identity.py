@@ -119,6 +119,32 @@ def test_sweep_names_are_one_per_config_and_the_same_for_all_seeds(tokens: str) 
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") for name in names)
 
 
+@pytest.mark.parametrize("overrides", [["variant=norm/post"], ["model.width=64", "+variant/depth=one_block"]])
+def test_another_seed_of_a_run_is_what_would_be_composed(tokens: str, overrides: list[str]) -> None:
+    """So a sweep over many seeds composes each variant once."""
+    others, seed = compose.seed_of([*overrides, "seed=7"])
+    assert list(others) == overrides and seed == 7
+    assert compose.with_seed(composed(tokens, *others), 7) == composed(tokens, *overrides, "seed=7")
+    for unclear in (["seed=x"], ["seed=-1"], ["++seed=1"], ["seed=1", "seed=2"], ["model.seed=1"], []):
+        assert compose.seed_of([*overrides, *unclear])[1] is None
+
+
+@pytest.mark.parametrize(
+    ("override", "field"),
+    [
+        ("schedule.warmup=${seed}", "schedule.warmup: ${seed}"),
+        ("data.batch=${..seed}", "data.batch: ${..seed}"),
+        ("data.also_at=[64,'${seed}']", "data.also_at.1: ${seed}"),
+        ("+study={name: mine, question: 'of ${seed}'}", "study.question: of ${seed}"),
+        ("runtime.results=mine-${seed}", "runtime.results: mine-${seed}"),
+    ],
+)
+def test_no_setting_hangs_on_the_seed(tokens: str, override: str, field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        composed(tokens, override, "seed=8")
+    assert str(caught.value) == f"{field}; allowed: the same for all seeds"
+
+
 def test_a_multirun_expands_as_hydra_does() -> None:
     jobs = compose.expand(
         ["model.mixer.d_k=32,256", "model.norm.placement=pre,post", "budget=quick", "hydra/launcher=basic"]

@@ -18,7 +18,7 @@ from hydra._internal.utils import get_args_parser
 from ablations.data.prepare import prepare
 from ablations.settings import CONF, ROOT, InputError, command
 from ablations.study import cluster, compose
-from ablations.study.board import GOOD, Place, Watch, broken, places, told
+from ablations.study.board import GOOD, Place, Progress, Watch, broken, places, told
 from ablations.study.check import check
 from ablations.study.compose import Run
 from ablations.study.cost import cost
@@ -123,11 +123,18 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
         launcher = of_hydra.runtime.choices["hydra/launcher"] if multirun else ""
         cluster.ready(launcher)
         runs = []
+        known: dict[tuple[str, ...], tuple[Run, float]] = {}
+        progress = Progress(len(jobs), "runs")
         for number, overrides_of_job in enumerate(jobs):
-            if number and number % 20 == 0:
-                print(f"checked {number} of {len(jobs)} runs", file=sys.stderr)
-            run = compose.composed(overrides_of_job)
-            runs.append((run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))))
+            progress(number)
+            others, seed = compose.seed_of(overrides_of_job)
+            if seed is not None and others in known:
+                run, amount = known[others]
+                runs.append((compose.with_seed(run, seed), amount))
+            else:
+                run = compose.composed(overrides_of_job)
+                known[others] = run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))
+                runs.append(known[others])
     return runs
 
 

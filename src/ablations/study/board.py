@@ -23,6 +23,7 @@ GOOD = ("done", "kept")
 ATTEMPTS = 3  # times that a run is taken up by one command when its process is killed and it got no farther
 PATIENCE = 0.3  # seconds between two writes of a run's place on the board
 ENOUGH = 3.0  # seconds of training steps before their speed is believed
+CHECKED_EVERY = 3.0  # seconds between two lines about how far a check is
 PLAIN_EVERY = 15.0  # seconds between two lines where the output is no terminal
 
 Place = dict[str, Any]
@@ -176,6 +177,27 @@ class Watch:
         ahead = [cost * (1 - begun.get(name, 0.0)) for name, cost in self.costs.items() if name not in done]
         left = seconds(ahead, self._speed() or self._rate)
         return f"{len(done & set(self.costs))}/{len(self.costs)} runs, about {duration(left)} left"
+
+
+class Progress:
+    """Tells on stderr how far a check of many things is, where that takes longer than a moment.
+
+    Args:
+        many: there are.
+        what: they are.
+    """
+
+    def __init__(self, many: int, what: str) -> None:
+        self.many, self.what = many, what
+        self._began = self._told = time.monotonic()
+
+    def __call__(self, number: int) -> None:
+        """Before the one of this number, which counts from 0."""
+        now = time.monotonic()
+        if number and now - self._told > CHECKED_EVERY:
+            self._told = now
+            left = duration((now - self._began) / number * (self.many - number))
+            print(f"checked {number} of {self.many} {self.what}, about {left} left", file=sys.stderr)
 
 
 def running_line(place: Place) -> str:

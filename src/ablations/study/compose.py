@@ -134,8 +134,15 @@ def parse(overrides: Sequence[str]) -> list[Override]:
     return parsed
 
 
+def seed_of(overrides: Sequence[str]) -> tuple[tuple[str, ...], int | None]:
+    """A job's overrides but for its seed, and the seed; None where it is not given, or not once and as a number."""
+    given = [override for override in overrides if re.fullmatch(r"seed=[0-9]{1,9}", override)]
+    others = tuple(override for override in overrides if override not in given)
+    return others, int(given[0].partition("=")[2]) if len(given) == 1 else None
+
+
 def with_seed(run: Run, seed: int) -> Run:
-    """The same run under another seed, which no other setting hangs on."""
+    """The same run under another seed, which no other setting hangs on: `describe` sees to that."""
     config = {**run.config, "seed": seed}
     enforce(config)
     return dataclasses.replace(run, seed=seed, config=config, fingerprint=fingerprint(config))
@@ -164,10 +171,19 @@ def describe(config: DictConfig, choices: Mapping[str, Any], overrides: Sequence
             raise InputError(f"{field}: {text}; allowed: a value, or another field's as ${{field}}")
     resolved: Any = OmegaConf.to_container(plain, resolve=True)
     enforce(resolved)
+    _same_for_all_seeds(plain, resolved["seed"])
     if resolved["budget"] != choices["budget"]:  # a variant that brings its own would land where nobody looks for it
         raise InputError(f"budget: {resolved['budget']}; allowed: {choices['budget']}, as the command asks for")
     study, variant = _named(resolved, choices, overrides)
     return Run(study, variant, resolved["seed"], resolved["budget"], fingerprint(resolved), resolved)
+
+
+def _same_for_all_seeds(plain: DictConfig, seed: int) -> None:
+    another = OmegaConf.masked_copy(plain, [str(key) for key in plain])
+    another.seed = seed + 1
+    for field, text in texts(OmegaConf.to_container(plain)):
+        if "${" in text and OmegaConf.select(plain, field) != OmegaConf.select(another, field):
+            raise InputError(f"{field}: {text}; allowed: the same for all seeds")
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:

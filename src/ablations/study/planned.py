@@ -4,8 +4,6 @@ import functools
 import hashlib
 import json
 import os
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,12 @@ from omegaconf import OmegaConf
 
 from ablations.settings import CONF, ROOT, InputError
 from ablations.study import compose
-from ablations.study.board import duration
+from ablations.study.board import Progress
 from ablations.study.compose import Run
 from ablations.study.keep import keep
 from ablations.study.variants import variants
 
 KEPT = ROOT / ".work" / "plan"  # one file per budget and study
-PATIENCE = 3.0  # seconds between two lines of progress
 
 
 def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
@@ -29,14 +26,11 @@ def planned(studies: dict[str, int], budget: str) -> list[tuple[Run, float]]:
         InputError: an unknown study or budget, or a run that cannot be trained as it is.
     """
     runs: list[tuple[Run, float]] = []
-    began = told = time.monotonic()
     for study in studies.keys() - {path.stem for path in (CONF / "study").glob("*.yaml")}:
         variants(study)  # says what there is, before the others are composed
+    progress = Progress(len(studies), "studies")
     for number, (study, seeds) in enumerate(studies.items()):
-        if number and time.monotonic() - told > PATIENCE:
-            told = time.monotonic()
-            left = duration((told - began) / number * (len(studies) - number))
-            print(f"checked {number} of {len(studies)} studies, about {left} left", file=sys.stderr)
+        progress(number)
         for run, work in _variants(study, budget):
             runs += [(compose.with_seed(run, seed), work) for seed in range(seeds)]
     return runs
