@@ -51,7 +51,7 @@ quick: setup
 		-e 's/"seed=range(.*)"/"seed=range(0,$${seeds})"/' \
 		dvc.yaml > .work/quick/dvc.yaml
 	@cp params.yaml .work/quick/params.yaml
-	@DVC_GLOBAL_CONFIG_DIR=$(CURDIR)/.work/dvc dvc repro --keep-going .work/quick/dvc.yaml || \
+	@DVC_GLOBAL_CONFIG_DIR="$(CURDIR)/.work/dvc" dvc repro --keep-going .work/quick/dvc.yaml || \
 		{ python -m ablations.report.tables budget=quick && cat reports/quick/tables/README.md; exit 1; }
 	@cat reports/quick/tables/README.md
 	@echo "all of it on one page, with charts: reports/quick/index.html"

@@ -96,7 +96,8 @@ def test_time_left_is_what_is_ahead_at_the_speed_seen(tmp_path: Path, monkeypatc
 def test_a_machine_that_was_not_seen_yet_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "RATE", tmp_path / "rate.json")
     assert 0.1 < cost.rate() < 10_000
-    (tmp_path / "rate.json").write_text("no JSON")
-    assert 0.1 < cost.rate() < 10_000
+    for damaged in ("no JSON", "[" * 10**5, '{"rate": 0}', '{"rate": NaN}', '{"rate": Infinity}'):
+        (tmp_path / "rate.json").write_text(damaged)
+        assert 0.1 < cost.rate() < 10_000
     cost.remember(12.5)
     assert cost.rate() == 12.5

@@ -23,7 +23,7 @@ def test_one_run(run: Command, project: Path) -> None:
     found = run("ablations.train", *SMALL)
     assert found.returncode == 0, found.stderr
     ((folder, record),) = records(project).items()
-    assert re.fullmatch(r"quick/sweep/steps-12_width-16_window-16_batch-4_every-5-\w{6}/seed-0", folder)
+    assert re.fullmatch(r"quick/sweep/steps-12_width-16_window-16_batch-4_every-5-\w{10}/seed-0", folder)
     assert record["status"] == "done" and record["metrics"]["heldout_perplexity"] > 1
     with (project / "results" / folder / "history.csv").open() as file:
         rows = list(csv.DictReader(file))

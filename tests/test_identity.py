@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from hydra.core.global_hydra import GlobalHydra
 
+from ablations import train
 from ablations.settings import InputError
 from ablations.study import compose
 from ablations.study.compose import Run
@@ -143,6 +145,22 @@ def test_no_setting_hangs_on_the_seed(tokens: str, override: str, field: str) ->
     with pytest.raises(InputError) as caught:
         composed(tokens, override, "seed=8")
     assert str(caught.value) == f"{field}; allowed: the same for all seeds"
+
+
+LONG_NAME = [f"{key}={value}" for key, value in {"model.width": 16, "model.mixer.heads": 4, "data.window": 16}.items()]
+
+
+def test_two_settings_of_a_sweep_do_not_share_a_name(tokens: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These two did, by the first six digits of their hashes. Where two still do, one line says so."""
+    rest = ["budget=quick", "steps=20", *LONG_NAME, "data.batch=4", "probe.every=5", "schedule.warmup=2"]
+    names = {composed(tokens, *rest, f"optimizer.lr={lr}").variant for lr in (0.006051, 0.006578)}
+    assert len(names) == 2
+    monkeypatch.setattr(compose, "DIGITS", 0)
+    GlobalHydra.instance().clear()  # the command makes its own
+    sweep = [*rest, "data.also_at=[32]", "optimizer.lr=1e-3,2e-3"]
+    with pytest.raises(InputError, match=r"is another run already; allowed: one of the two at a time"):
+        train._checked([*sweep, tokens], True)
+    assert len(train._checked([*sweep[:-1], "seed=0,0,1", tokens], True)) == 3
 
 
 def test_a_multirun_expands_as_hydra_does() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablations.study import compose
+from ablations.study import ledger as ledger_module
 from ablations.study.compose import Run
 from ablations.study.ledger import Ledger, history_csv, read
 
@@ -32,6 +33,21 @@ def ledger(a_run: Run, tmp_path: Path) -> Ledger:
     rows = [{"step": 0, "loss": 2.5}, {"step": 10, "loss": None, "entropy": 0.1}]
     found.write(a_run, "done", {"heldout_perplexity": 12.5}, {}, history_csv(rows), {"threads": 1})
     return found
+
+
+def test_a_record_that_is_replaced_while_it_is_read_is_not_taken_for_damaged(
+    ledger: Ledger, a_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new record is there and its history is not: read again, and not set aside."""
+    history = a_run.folder / "history.csv"
+    new = history.read_text()
+    pauses = []
+    monkeypatch.setattr(ledger_module.time, "sleep", lambda pause: (pauses.append(pause), history.write_text(new)))
+    history.write_text("step\n1\n")
+    assert read(a_run.folder) is not None and len(pauses) == 1
+    history.unlink()
+    assert read(a_run.folder) is not None and len(pauses) == 2
+    assert not list(a_run.folder.glob("*.corrupt"))
 
 
 def test_what_is_written_is_read(ledger: Ledger, a_run: Run) -> None:

@@ -157,6 +157,38 @@ def test_a_resumed_run_is_sent_in_one_piece_even_if_a_part_was_sent(
     assert server.steps("-s0-") == steps == list(range(0, 401, 5))
 
 
+def test_a_damaged_log_is_named_and_keeps_no_other_from_being_sent(run: Command, project: Path, server: Server) -> None:
+    assert run("ablations.train", "-m", "seed=0,1,2", *SMALL, WANDB_MODE="offline").returncode == 0
+    logs = sorted((project / "wandb").glob("*/run-*.wandb"))
+    logs[0].write_bytes(b"")
+    logs[1].unlink()
+    logs[1].mkdir()
+    for _ in range(2):
+        found = run("ablations.sync", **server.account)
+        told = found.stderr.splitlines()
+        assert (
+            found.returncode == 1 and [line.partition(": ")[0] for line in told] == ["damaged, and not to be sent"] * 2
+        )
+        assert {line.rpartition(": ")[2] for line in told} == {str(log.relative_to(project)) for log in logs[:2]}
+    assert len(server.histories) == 1 and server.lines == 4 and "0 to send" in found.stdout
+
+
+def test_a_run_killed_between_its_record_and_the_end_of_its_log_is_mirrored_at_the_next_start(
+    run: Command, project: Path, server: Server
+) -> None:
+    assert run("ablations.train", *SMALL, WANDB_MODE="offline").returncode == 0
+    (folder,) = offline(project)
+    (folder / "whole").unlink()  # as it is then: what else is missing in it, nobody can say
+    log = next(folder.glob("run-*.wandb"))
+    log.write_bytes(log.read_bytes()[:-500])
+    assert run("ablations.train", *SMALL, WANDB_MODE="disabled").returncode == 0  # which keeps wandb out
+    assert "0 to send, 1 not ended yet" in run("ablations.sync", "dry=yes").stdout
+    found = run("ablations.train", *SMALL, WANDB_MODE="offline")
+    assert found.returncode == 0 and "nothing to train" in found.stderr, found.stderr
+    found = run("ablations.sync", **server.account)
+    assert found.returncode == 0 and "(1/1)" in found.stdout and server.steps("-s0-") == [0, 5, 10, 12]
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment", "words"),
     [
@@ -170,8 +202,8 @@ def test_what_is_missing_is_told_in_one_line(
 ) -> None:
     folder = project / "wandb" / "offline-run-20260101_000000-quick-norm-pre-s0-0a0000"
     folder.mkdir(parents=True)
-    for name in ("run-quick-norm-pre-s0-0a0000.wandb", "whole"):
-        (folder / name).touch()
+    (folder / "whole").touch()
+    (folder / "run-quick-norm-pre-s0-0a0000.wandb").write_bytes(b":W&B")
     found = run("ablations.sync", *arguments, HOME=str(project), **environment)
     assert found.returncode == 2 and found.stderr.startswith(f"error: {words}"), found.stderr
     assert len(found.stderr.splitlines()) == 1 and found.stdout == ""

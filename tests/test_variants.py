@@ -1,5 +1,6 @@
 """Files of variants: their order, and those that are refused."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -75,11 +76,47 @@ def test_a_variant_that_would_change_nothing_is_refused(
     assert not (project / "results").exists()
 
 
-def test_rows_named_by_numbers_are_told_to_be_quoted(project: Path, run: Command) -> None:
+@pytest.mark.parametrize("name", ["4", "0.10", "1e3", "1_000", "true", "Null", "nan"])
+def test_a_variant_named_like_a_value_is_refused(project: Path, run: Command, name: str) -> None:
+    """Hydra would take the name for a number, or the like, where a sweep names it."""
     (project / "conf/study/heads.yaml").write_text(
-        "# @package _global_\nstudy: {name: heads, section: F, question: q, rows: {4: four}}\n"
+        f"# @package _global_\nstudy: {{name: heads, section: F, question: q, rows: {{{name}: four}}}}\n"
     )
     (project / "conf/variant/heads").mkdir()
-    (project / "conf/variant/heads/4.yaml").write_text("# @package _global_\ndefaults: [/study/heads, _self_]\n")
+    (project / f"conf/variant/heads/{name}.yaml").write_text("# @package _global_\ndefaults: [/study/heads, _self_]\n")
     found = run("ablations.plan", "study=heads")
-    assert found.returncode == 2 and "study.rows: heads names 4; allowed: a text, as '4' in quotes is" in found.stderr
+    assert found.returncode == 2 and f"variant: conf/variant/heads/{name}.yaml; allowed: " in found.stderr
+    assert "no number or other value" in found.stderr and len(found.stderr.splitlines()) == 1
+
+
+def test_names_with_digits_are_none_of_these(project: Path) -> None:
+    for name in ("four_heads", "4_heads", "d_k-32", "1e3x", "nan_free", "2.5x", "e3"):
+        assert not variants.VALUE.fullmatch(name)
+
+
+def test_what_tools_leave_lying_about_is_passed_over(project: Path, run: Command) -> None:
+    """A notebook's copies, and an editor's lock, which is a link to nowhere."""
+    (project / "conf/variant/depth/.ipynb_checkpoints").mkdir()
+    (project / "conf/variant/depth/.ipynb_checkpoints/one_block-checkpoint.yaml").write_text(WHOLE)
+    (project / "src/ablations/.#train.py").symlink_to("me@host.1:2")
+    found = run("ablations.plan", "study=depth", "budget=quick", "time=no")
+    assert found.returncode == 0 and "checkpoint" not in found.stdout, found.stderr
+
+
+def test_the_name_of_sweeps_by_hand_is_taken(project: Path, run: Command) -> None:
+    (project / "conf/study/sweep.yaml").write_text("# @package _global_\nstudy: {name: sweep}\n")
+    found = run("ablations.train", "budget=quick")
+    assert found.returncode == 2 and "study: conf/study/sweep.yaml; allowed: another name" in found.stderr
+
+
+def test_a_kept_plan_that_was_altered_is_made_anew(project: Path, run: Command) -> None:
+    plan = ("ablations.plan", "study=depth", "budget=quick", "time=no", "format=json")
+    first = run(*plan)
+    kept = project / ".work/plan/quick-depth.json"
+    for altered in (
+        kept.read_text().replace('"blocks": 1', '"blocks": 3'),
+        re.sub(r'"runs": \[.*\]', '"runs": []', kept.read_text()),
+    ):
+        assert altered != kept.read_text()
+        kept.write_text(altered)
+        assert run(*plan).stdout == first.stdout

@@ -18,19 +18,22 @@ LOG = ROOT / ".work" / "sync.log"
 
 @command
 def main(arguments: list[str]) -> int:
-    """See the module. Exit code 1 where a run could not be sent, and is named."""
+    """See the module. Exit code 1 where a run could not be sent, or is damaged, and is named."""
     given = options(arguments, "dry=yes|no", "entity=NAME", "project=NAME", dry="no")
     offline = [run for run in reversed(mirrored()) if run.folder.name.startswith("offline-")]
     sent = sum(run.sent for run in offline)
     waiting = [run for run in offline if not run.sent and not run.whole]
-    due = [run for run in offline if not run.sent and run.whole]
+    due = [run for run in offline if not run.sent and run.whole and not run.damaged]
+    damaged = [run for run in offline if not run.sent and run.whole and run.damaged]
+    for run in damaged:
+        print(f"damaged, and not to be sent: {run.name}: {run.log.relative_to(ROOT)}", file=sys.stderr)
     if given["dry"] == "yes" or not due:
         for run in due:
             print(f"would send {run.name}: {run.folder.relative_to(ROOT)}")
         for run in waiting:
             print(f"waits until it has ended: {run.name}")
         print(f"{len(due)} to send, {len(waiting)} not ended yet, {sent} sent before")
-        return 0
+        return 1 if damaged else 0
     require_account()
     left = send(due, [f"--{name}={given[name]}" for name in ("entity", "project") if name in given])
     for run in left:
@@ -40,7 +43,7 @@ def main(arguments: list[str]) -> int:
             f"wandb's own words are in {LOG.relative_to(ROOT)}; what was not sent, the next start sends",
             file=sys.stderr,
         )
-    return 1 if left else 0
+    return 1 if left or damaged else 0
 
 
 def send(due: list[Mirrored], flags: list[str]) -> list[Mirrored]:

@@ -1,6 +1,7 @@
 """`python -m ablations.train key=value ...` trains one run; with `-m`, a Hydra multirun over comma-separated values."""
 
 import argparse
+import contextlib
 import errno
 import json
 import os
@@ -22,7 +23,7 @@ from ablations.study.board import GOOD, Place, Progress, Watch, broken, places, 
 from ablations.study.check import check
 from ablations.study.compose import Run
 from ablations.study.cost import cost
-from ablations.study.job import handle_signals, job, stopped
+from ablations.study.job import handle_signals, job, mirror_again, stopped
 from ablations.study.keep import keep
 from ablations.study.ledger import FINISHED, Ledger
 from ablations.study.memory import let_workers_be_replaced
@@ -48,6 +49,7 @@ def main(arguments: list[str]) -> int:
         _writable(f"runtime.{field}", ROOT / runs[0][0].config["runtime"][field])
     accept = runs[0][0].config["runtime"]["accept_diverged"]
     states = {run.name: ledger.status(run) for run, _ in runs}
+    mirror_again([run for run, _ in runs if states[run.name] in FINISHED])
     if set(states.values()) <= set(FINISHED):
         print(f"nothing to train: {len(runs)} of {len(runs)} runs are finished", file=sys.stderr)
         return told([{"name": name, "state": state} for name, state in states.items()], list(states), accept)
@@ -117,6 +119,7 @@ def _launch() -> int | None:
 
 def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
     """All runs that the command stands for, with their costs; raises InputError before any is trained."""
+    named: dict[str, Run] = {}
     with compose.hydra():
         jobs = compose.expand(overrides) if multirun else [overrides]
         of_hydra = compose.settings([*jobs[0], *(o for o in overrides if o.startswith("hydra"))]).hydra
@@ -135,6 +138,9 @@ def _checked(overrides: list[str], multirun: bool) -> list[tuple[Run, float]]:
                 run = compose.composed(overrides_of_job)
                 known[others] = run, cost(run.config, check(run.config, here=launcher not in cluster.NEEDS))
                 runs.append(known[others])
+            if named.setdefault(run.name, run).fingerprint != run.fingerprint:
+                allowed = "one of the two at a time, since both would have this name"
+                raise InputError(f"{' '.join(overrides_of_job)}: {run.name} is another run already; allowed: {allowed}")
     return runs
 
 
@@ -158,11 +164,12 @@ def _scope(runs: list[tuple[Run, float]], states: dict[str, str], ledger: Ledger
     if "DVC_STAGE" in os.environ:
         elsewhere = ledger.finished()
         for file in sorted((ROOT / "plans" / runs[0][0].budget).glob("*.json")):
-            for planned in json.loads(file.read_text())["runs"]:
-                name = f"{planned['study']}/{planned['variant']} seed {planned['seed']}"
-                if name not in costs:
-                    costs[name] = planned["cost"]
-                    finished |= {name} if planned["fingerprint"] in elsewhere else set()
+            with contextlib.suppress(ValueError, LookupError, TypeError):  # damaged: the plan stage makes it anew
+                for planned in json.loads(file.read_text())["runs"]:
+                    name = f"{planned['study']}/{planned['variant']} seed {planned['seed']}"
+                    if name not in costs:
+                        costs[name] = planned["cost"]
+                        finished |= {name} if planned["fingerprint"] in elsewhere else set()
     return costs, finished
 
 

@@ -73,11 +73,14 @@ def test_jobs_that_are_killed_are_told_and_go_on_at_the_next_start(
     assert bits(project / "results") == by_joblib(run, project, *LONG)
 
 
-def test_a_job_whose_time_is_up_goes_on_by_itself(run: Command, project: Path, slurm_here: Environment) -> None:
-    """The signal that Slurm sends before the end of a job's time; or before it gives the node to another."""
+@pytest.mark.parametrize("how", ["scancel --signal=USR2", "scontrol requeue"])
+def test_a_job_whose_time_is_up_goes_on_by_itself(
+    run: Command, project: Path, slurm_here: Environment, how: str
+) -> None:
+    """The signal that Slurm sends before the end of a job's time; and what it does to give the node to another."""
     process = begun(project, slurm_here)
     job, environment = job_of(slurm_here, 0), os.environ | slurm_here
-    subprocess.run(["scancel", "--signal=USR2", job], env=environment, check=True)
+    subprocess.run([*how.split(), job], env=environment, check=True)
     reason = ["squeue", "--noheader", "--format=%r", "--jobs", job]
     while subprocess.run(reason, env=environment, capture_output=True).stdout.strip() != b"BeginTime":
         assert process.poll() is None

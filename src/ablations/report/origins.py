@@ -39,12 +39,12 @@ def origins(runs: pd.DataFrame) -> list[tuple[str, str]]:
 def _made(folder: Path) -> dict[str, Any] | None:
     """A run's provenance, or that of the run it was copied from."""
     try:
-        record: dict[str, Any] | None = json.loads((folder / "provenance.json").read_text())
-    except (OSError, ValueError):
+        record: Any = json.loads((folder / "provenance.json").read_text())
+        while "copied_from" in record:  # a copy may have been copied again
+            record = record["made"]
+        return dict(record) if isinstance(record["seconds"], int | float) else None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    while record and "copied_from" in record:  # a copy may have been copied again
-        record = record.get("made")
-    return record
 
 
 def _tree(clean: bool | None) -> str:

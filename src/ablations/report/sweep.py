@@ -18,9 +18,9 @@ from ablations.report.results import STALE
 from ablations.report.studies import perplexities
 from ablations.report.write import write
 from ablations.settings import ROOT, InputError, command, folder_name, options
-from ablations.study.compose import SWEEP
 from ablations.study.fingerprint import SHOW_AND_SPEED, fingerprint
 from ablations.study.ledger import read
+from ablations.study.variants import SWEEP
 
 Flat = dict[str, Any]
 

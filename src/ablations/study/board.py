@@ -62,7 +62,7 @@ class Post:
         if self.earlier and self.earlier["state"] not in ENDED and self.place["attempt"] > ATTEMPTS:
             self.say(state="lost", message=f"its process was killed {ATTEMPTS} times; the next start goes on")
             return True
-        return self.earlier.get("state") in ENDED
+        return self.earlier.get("state") in SETTLED  # one that was stopped goes on where a scheduler starts it again
 
     def step(self, step: int, loss: float) -> None:
         """After each training step; the perplexity shown is that of a running mean of the loss."""
@@ -151,7 +151,7 @@ class Watch:
     def _look(self) -> None:
         """Reads the places that can have changed, and prints one lasting line for each run that has ended since."""
         for file in self.board.rglob("status.json"):
-            if file in self._places and self._places[file]["state"] in ENDED:
+            if file in self._places and self._places[file]["state"] in SETTLED:
                 continue
             if (place := read(file)) is None:
                 continue

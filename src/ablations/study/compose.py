@@ -25,13 +25,13 @@ from ablations.settings import CONF, FOLDER, ROOT, InputError, asks_outside, one
 from ablations.study.fingerprint import Config, fingerprint, science
 from ablations.study.rules import enforce
 from ablations.study.trust import launching
-from ablations.study.variants import HEADER, chosen_of, well_placed
+from ablations.study.variants import HEADER, SWEEP, chosen_of, well_placed
 
 # Overrides of these leave a variant what it is; any other makes a sweep by hand of it.
 NOT_A_CHANGE = ("seed", "budget", "logger", "runtime", "variant", "hydra")
-SWEEP = "sweep"
 OF_HYDRA = re.compile(r"hydra/launcher|hydra\.launcher(\.[A-Za-z]\w*)+")  # what can be set of it
 JOBS = 10_000  # of one sweep, at most
+DIGITS = 10  # of the hash in a name: with six, two of so many would share one
 
 
 # What YAML and Hydra make of damaged files, groups set to null, and the like.
@@ -248,7 +248,7 @@ def _word(override: str) -> str:
 def _config_hash(config: Config) -> str:
     """Same for all seeds, and for all versions of the code: it names a variant, it does not identify a run."""
     kept = science(config) | {"seed": None}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:6]
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:DIGITS]
 
 
 def _explain(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """How much work runs are, and how long this machine takes for it."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -35,9 +36,10 @@ def cores() -> int:
 def rate() -> float:
     """What one worker does per second here, in units of 10^9 operations: as last seen, or guessed."""
     try:
-        return float(json.loads(RATE.read_text())["rate"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return _guess()
+        known = float(json.loads(RATE.read_text())["rate"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        known = 0.0
+    return known if 0 < known < math.inf else _guess()
 
 
 def remember(seen: float) -> None:

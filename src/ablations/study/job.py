@@ -22,9 +22,9 @@ from omegaconf import DictConfig
 from ablations.settings import ROOT, InputError, one_line, without_secrets
 from ablations.study.board import Post
 from ablations.study.compose import Run, describe
-from ablations.study.ledger import FINISHED, Ledger, Row, history_csv, history_rows
+from ablations.study.ledger import FINISHED, Ledger, Record, Row, history_csv, history_rows, read
 from ablations.study.memory import keep_freed_memory
-from ablations.study.mirror import Mirror
+from ablations.study.mirror import Mirror, cut_off, id_of, mode
 from ablations.study.provenance import commit, provenance
 from ablations.study.slots import place, visible
 from ablations.training import CHECKPOINT
@@ -131,12 +131,27 @@ def _copy(run: Run, ledger: Ledger, twin: dict[str, Any], post: Post) -> None:
         history,
         {"copied_from": origin, "made": made},
     )
+    _mirror(run, twin, history)
+    state = "kept" if twin["status"] == "done" else twin["status"]
+    post.say(state=state, perplexity=twin["metrics"].get("heldout_perplexity"), message=f"the same run as {origin}")
+
+
+def _mirror(run: Run, record: Record, history: str) -> None:
     mirror = Mirror(run)
     for row in history_rows(history):
         mirror.log(row)
-    mirror.finish(0 if twin["status"] == "done" else 1, twin["metrics"])
-    state = "kept" if twin["status"] == "done" else twin["status"]
-    post.say(state=state, perplexity=twin["metrics"].get("heldout_perplexity"), message=f"the same run as {origin}")
+    mirror.finish(0 if record["status"] == "done" else 1, record["metrics"])
+
+
+def mirror_again(runs: list[Run]) -> None:
+    """Mirrors those of these finished runs once more whose mirror was cut off, as by a kill right after their end."""
+    waiting = cut_off() if runs and mode() == "offline" else set()
+    for run in runs:
+        if id_of(run) in waiting:
+            run.work.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(run.work.with_suffix(".lock")):  # else it is another process that is about to end it
+                if id_of(run) in cut_off() and (record := read(run.folder)):
+                    _mirror(run, record, (run.folder / "history.csv").read_text())
 
 
 def _train(run: Run, ledger: Ledger, post: Post) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ Record = dict[str, Any]
 Row = dict[str, float | None]
 
 FINISHED = ("done", "diverged")
+ATTEMPTS, PAUSE = 3, 0.02  # to read a record before it counts as damaged, and seconds between two
 
 
 class Ledger:
@@ -122,8 +124,11 @@ class Ledger:
         if run.folder.exists():
             for kept in run.folder.glob("*.corrupt"):
                 os.replace(kept, part / kept.name)
-            shutil.rmtree(run.folder)
+            before = part.with_name(f"{part.name}.before")
+            shutil.rmtree(before, ignore_errors=True)
+            os.replace(run.folder, before)
         os.replace(part, run.folder)
+        shutil.rmtree(part.with_name(f"{part.name}.before"), ignore_errors=True)
 
     def _inside(self, folder: Path) -> None:
         if link := next(iter(_links(self.root, folder)), None):
@@ -145,18 +150,22 @@ def read(folder: Path, aside: bool = True) -> Record | None:
         aside: False where the folder may be anyone's: what is in it stays as it is.
     """
     file = folder / "run.json"
-    try:
-        record: Record = json.loads(file.read_bytes().decode())
-        history = (folder / "history.csv").read_bytes().decode()
-        digest = record.pop("digest")
-        if digest == _digest(record, history):
-            return record
-        reason = "altered"
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        reason = "not readable"
-    if not aside:
+    reason = ""
+    for attempt in range(ATTEMPTS if folder.is_dir() else 0):
+        if attempt:  # another process may be putting a new record in its place at this very moment
+            time.sleep(PAUSE)
+        try:
+            record: Record = json.loads(file.read_bytes().decode())
+            history = (folder / "history.csv").read_bytes().decode()
+            digest = record.pop("digest")
+            if digest == _digest(record, history):
+                return record
+            reason = "altered"
+        except FileNotFoundError:
+            reason = ""
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            reason = "not readable"
+    if not aside or not reason:
         return None
     os.replace(file, f"{file}.corrupt")
     where = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file

@@ -36,6 +36,12 @@ def id_of(run: Run) -> str:
     return before + run.variant[-max(1, LONGEST - len(before + after)) :] + after
 
 
+def cut_off() -> set[str]:
+    """The ids of runs in wandb's folder that are not whole: under way, stopped, or killed as they ended."""
+    folders = (ROOT / "wandb").glob("offline-run-*")
+    return {folder.name.split("-", 3)[-1] for folder in folders if not (folder / WHOLE).exists()}
+
+
 class Mirror:
     """One run in wandb: group = study, job type = variant, config at init, each row as it is read.
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from ablations.settings import CONF, ROOT
 from ablations.study.mirror import WHOLE
 
+MARK = b":W&B"  # at the beginning of each log of wandb's
+
 
 @dataclasses.dataclass(frozen=True)
 class Mirrored:
@@ -50,6 +52,15 @@ class Mirrored:
     def sent(self) -> bool:
         """Whether `wandb sync` has marked it as sent."""
         return Path(f"{self.log}.synced").exists()
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the file cannot be read from its beginning, at which `wandb sync` would send no other run either."""
+        try:
+            with self.log.open("rb") as file:
+                return file.read(len(MARK)) != MARK
+        except OSError:
+            return True
 
     @property
     def whole(self) -> bool:

@@ -59,12 +59,13 @@ def _variants(study: str, budget: str) -> list[tuple[Run, float]]:
     file = KEPT / f"{budget}-{study}.json"
     try:
         kept: dict[str, Any] = json.loads(file.read_text())
-        if kept["state"] == _state():
+        if kept["state"] == _state(kept["runs"]):
             return [(Run(**run), work) for run, work in kept["runs"]]
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not kept yet, or damaged: composed anew
     runs = _composed(study, budget)
-    keep(file, {"state": _state(), "runs": [(vars(run), work) for run, work in runs]})
+    plain = [(vars(run), work) for run, work in runs]
+    keep(file, {"state": _state(plain), "runs": plain})
     return runs
 
 
@@ -83,10 +84,15 @@ def _composed(study: str, budget: str) -> list[tuple[Run, float]]:
     return runs
 
 
+def _state(runs: Any) -> str:
+    """A hash of the runs and of all that they hang on."""
+    return hashlib.sha256(f"{_origin()}{json.dumps(runs, sort_keys=True)}".encode()).hexdigest()
+
+
 @functools.cache
-def _state() -> str:
-    """A hash of all that a plan can hang on."""
-    files = [*CONF.rglob("*.yaml"), *Path(__file__).parents[1].rglob("*.py"), ROOT / "data" / "tokens" / "meta.json"]
+def _origin() -> str:
+    found = [*CONF.rglob("*.yaml"), *Path(__file__).parents[1].rglob("*.py"), ROOT / "data" / "tokens" / "meta.json"]
+    files = [file for file in found if not file.name.startswith(".")]  # as an editor's lock, a link to nowhere
     state = hashlib.sha256(os.environ.get("LAUNCHER", "").encode())
     for file in sorted(files):
         state.update(f"{file}\0".encode() + file.read_bytes() + b"\0")

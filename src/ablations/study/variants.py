@@ -1,5 +1,6 @@
 """The files of studies and variants: which there are, and where they have to be."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,9 @@ from omegaconf import OmegaConf
 
 from ablations.settings import A_NAME, CONF, FOLDER, ROOT, InputError, one_line
 
+SWEEP = "sweep"  # the study that sweeps by hand are of
+# What Hydra would take for a number or the like, where a command names the variant.
+VALUE = re.compile(r"[0-9_]+(\.[0-9_]*)?(e[+-]?[0-9_]+)?|true|false|null|nan|inf", re.IGNORECASE)
 HEADER = "a file whose first line is '# @package _global_'"
 
 
@@ -16,11 +20,15 @@ def well_placed() -> None:
     Raises:
         InputError: one that cannot be a variant's.
     """
+    if (CONF / "study" / f"{SWEEP}.yaml").exists():
+        raise InputError(f"study: conf/study/{SWEEP}.yaml; allowed: another name, since sweeps by hand have this one")
     place = CONF / "variant"
     for file in sorted(place.rglob("*.y*ml")):
-        named = file.suffix == ".yaml" and FOLDER.fullmatch(file.stem)
+        if file.parent.name.startswith("."):  # a tool's own folder, where Hydra does not look
+            continue
+        named = file.suffix == ".yaml" and FOLDER.fullmatch(file.stem) and not VALUE.fullmatch(file.stem)
         if not named or file.parents[1] != place or file.is_dir():
-            allowed = f"conf/variant/<study>/<name>.yaml with {A_NAME}"
+            allowed = f"conf/variant/<study>/<name>.yaml with {A_NAME}, that is no number or other value"
             raise InputError(f"variant: {file.relative_to(ROOT)}; allowed: {allowed}")
 
 
@@ -44,8 +52,6 @@ def variants(study: str) -> list[str]:
     if described.get("name") != study:
         raise InputError(f"study.name: {described.get('name')}; allowed: {study}, as its file is called")
     files = sorted(path.stem for path in (CONF / "variant" / study).glob("*.yaml"))
-    if bare := [row for row in rows if not isinstance(row, str)]:
-        raise InputError(f"study.rows: {study} names {bare[0]}; allowed: a text, as '{bare[0]}' in quotes is")
     if lost := [row for row in rows if row not in files]:
         raise InputError(f"study.rows: {study} names {lost[0]}; allowed: {', '.join(files) or 'no variant is there'}")
     if not files:
