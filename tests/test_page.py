@@ -217,6 +217,15 @@ def test_a_sweep_by_hand_gets_its_table_and_charts(run: Command, project: Path) 
     assert none.returncode == 2 and len(none.stderr.splitlines()) == 1 and "match: nope* fits no sweep" in none.stderr
 
 
+def test_a_charts_words_follow_its_lines() -> None:
+    """On every processor: they differ in how they sort what is equal, as the first step of each line is."""
+    names = [f"line {i}" for i in range(40)]
+    data = pd.DataFrame([{"what": name, "step": step, "value": step + 1.0} for name in names for step in (0, 5, 10)])
+    chart = lines("x", {}, "x", data, "what", "value")
+    assert chart is not None
+    assert chart.text == "from step 0 to 10: " + "; ".join(f"{name}: 1.00 to 11.00" for name in names)
+
+
 def test_a_chart_of_nothing_is_none() -> None:
     empty = pd.DataFrame({"step": [1], "what": ["a"], "value": [float("nan")]})
     assert lines("x", {}, "x", empty, "what", "value") is None

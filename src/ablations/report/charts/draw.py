@@ -90,7 +90,7 @@ def lines(
         layers.insert(
             0, base.mark_rule(strokeWidth=2, opacity=0.6).encode(y=alt.Y("low:Q", title=unit or y), y2="high:Q")
         )
-    ends = data.sort_values(x).groupby(colour, sort=False)[value].agg(["first", "last"])
+    ends = data.sort_values(x, kind="stable").groupby(colour, sort=False)[value].agg(["first", "last"])
     span = f"from {x} {number(data[x].min().item())} to {number(data[x].max().item())}"
     text = f"{span}: " + "; ".join(
         f"{k}: {number(v['first'])} to {number(v['last'])}" for k, v in ends.to_dict("index").items()

@@ -70,6 +70,7 @@ def _map(table: Table) -> Chart:
     columns = [str(c) for c in table.frame if str(c).startswith("block") and not str(c).endswith(BESIDES)]
     long = table.frame.melt(id_vars=["row"], value_vars=columns, var_name="where", value_name="weight")
     long["where"] = long["where"].str.replace("block", "block ").str.replace("_", ", ")
+    wheres = list(dict.fromkeys(long["where"]))
     base = alt.Chart(rounded(long)).encode(
         x=alt.X("row:N", sort=None, title=None, axis=alt.Axis(labelAngle=-50, labelLimit=120)),
         y=alt.Y("where:N", sort=None, title=None),
@@ -78,9 +79,8 @@ def _map(table: Table) -> Chart:
         color=alt.Color("weight:Q", scale=alt.Scale(domain=[0, 1], range=["#f2f2f2", COLOURS[0]]), title="weight"),
         tooltip=["row", "where", "weight"],
     )
-    text = "; ".join(
-        f"{where}: most on {group.sort_values('weight')['row'].iloc[-1]} ({number(float(group['weight'].max()))})"
-        for where, group in long.groupby("where", sort=False)
-    )
+    long = long.sort_values("weight", kind="stable")
+    most = [long[long["where"] == where].iloc[-1] for where in wheres]
+    text = "; ".join(f"{row['where']}: most on {row['row']} ({number(float(row['weight']))})" for row in most)
     title = 'Attention where the referent must be named: "… too tired" and "… too wet", mean over heads'
     return chart_of("attention_map", {"section": "K"}, title, text, cells, 40 * len(columns))
