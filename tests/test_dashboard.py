@@ -82,6 +82,8 @@ def test_with_an_account_it_is_pushed_and_its_address_printed(run: Command, serv
         ((), "wandb: no account is logged in; allowed: `wandb login` once"),
         (("into=x",), "into=x: not known; allowed: entity=NAME, project=NAME, out=FILE"),
         (("out=",), "out: empty; allowed: FILE"),
+        (("out=spec.json", "project=a/b"), "project: a/b; allowed: a name of at most 128 characters"),
+        (("out=spec.json", "entity=\udcff"), "entity: "),
     ],
 )
 def test_what_is_missing_is_told_in_one_line(

@@ -14,6 +14,7 @@ import yaml
 
 from ablations.settings import CONF, ROOT, InputError, command, one_line, options
 from ablations.study.mirror import require_account
+from ablations.study.rules import PROJECT
 
 QUANTITIES = {"entropy": "entropy", "score std": "score_std", "gradient norm": "gradient_norm"}
 LINES = 100  # that a panel shows at most; wandb's own limit of 10 is less than one study has variants
@@ -24,6 +25,9 @@ def main(arguments: list[str]) -> None:
     """See the module."""
     given = options(arguments, "entity=NAME", "project=NAME", "out=FILE", entity="", project="")
     project = given["project"] or _project()
+    for name, value in (("project", project), ("entity", given["entity"] or "default")):
+        if not PROJECT.holds(value):
+            raise InputError(f"{name}: {value}; allowed: {PROJECT.allowed}")
     if "out" in given:
         file = ROOT / given["out"]
         file.parent.mkdir(parents=True, exist_ok=True)
