@@ -62,7 +62,7 @@ def test_the_decoder_sees_all_of_the_source_and_none_of_its_future() -> None:
 
 @pytest.mark.parametrize("form", ["decoder", "encoder", "encoder_decoder"])
 def test_sequences_are_learned_by_each_form(form: str) -> None:
-    """Three symbols of four: after some steps all answers are right, and they are the model's own."""
+    """Three symbols of four: after 300 steps all answers are right, on any processor, and they are the model's own."""
     data = Sequences(form, "reverse", length=3, symbols=4, window=6, batch=32, seed=0)
     if form == "encoder_decoder":
         made: LanguageModel = encoder_decoder(vocabulary=5, source=3, position=Rotary)
@@ -71,7 +71,7 @@ def test_sequences_are_learned_by_each_form(form: str) -> None:
         made = model(vocabulary=5, mixer=mixer)
     adamw = torch.optim.AdamW(made.parameters(), lr=3e-3)
     before = data.evaluate(made, torch.device("cpu"))
-    for i in range(150):
+    for i in range(300):
         loss = made.loss(*data.batch(i))
         adamw.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
