@@ -210,6 +210,15 @@ def test_a_damaged_params_file_is_told(warm: Warm) -> None:
         assert not refused(told, case.names), (case, told)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "seeds: {", "studies: 5", "studies: depth", "studies: []", "studies: {depth: 0}", "seeds: x"]
+)
+def test_a_params_file_that_is_none_is_told(run: Command, project: Path, text: str) -> None:
+    (project / "params.yaml").write_text(text)
+    found = run("ablations.plan")
+    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1, found.stderr
+
+
 def test_a_damaged_plan_is_told(warm: Warm) -> None:
     (warm.project / "plans/quick").mkdir(parents=True)
     for text in ("{}", "[]", "5", "", "{", '{"study": 5, "runs": 5}', '{"study": {}, "runs": [{}]}'):

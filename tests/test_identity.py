@@ -175,15 +175,6 @@ def test_a_multirun_expands_as_hydra_does() -> None:
     assert len(compose.expand(["+variant/ladder=glob(*)", "seed=range(0,3)"])) == 15
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[1]", "seeds: {", "studies: 5", "studies: depth", "studies: []", "studies: {depth: 0}", "seeds: x"]
-)
-def test_a_params_file_that_is_none_is_told(run: Command, project: Path, text: str) -> None:
-    (project / "params.yaml").write_text(text)
-    found = run("ablations.plan")
-    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1, found.stderr
-
-
 def test_a_sweep_of_no_run_is_told() -> None:
     for override in ("+variant/nope=glob(*)", "seed=range(0,0)"):
         with pytest.raises(InputError, match="stands for no run"):

@@ -23,8 +23,9 @@ def main(arguments: list[str]) -> int:
     offline = [run for run in reversed(mirrored()) if run.folder.name.startswith("offline-")]
     sent = sum(run.sent for run in offline)
     waiting = [run for run in offline if not run.sent and not run.whole]
-    due = [run for run in offline if not run.sent and run.whole and not run.damaged]
-    damaged = [run for run in offline if not run.sent and run.whole and run.damaged]
+    ended = [run for run in offline if not run.sent and run.whole]
+    damaged = [run for run in ended if run.damaged]
+    due = [run for run in ended if run not in damaged]
     for run in damaged:
         print(f"damaged, and not to be sent: {run.name}: {run.log.relative_to(ROOT)}", file=sys.stderr)
     if given["dry"] == "yes" or not due:

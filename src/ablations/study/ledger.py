@@ -121,14 +121,14 @@ class Ledger:
         _write(part / "provenance.json", without_secrets(_json(provenance)))
         _write(part / "run.json", _json(record))
         run.folder.parent.mkdir(parents=True, exist_ok=True)
+        before = part.with_name(f"{part.name}.before")
         if run.folder.exists():
             for kept in run.folder.glob("*.corrupt"):
                 os.replace(kept, part / kept.name)
-            before = part.with_name(f"{part.name}.before")
             shutil.rmtree(before, ignore_errors=True)
             os.replace(run.folder, before)
         os.replace(part, run.folder)
-        shutil.rmtree(part.with_name(f"{part.name}.before"), ignore_errors=True)
+        shutil.rmtree(before, ignore_errors=True)
 
     def _inside(self, folder: Path) -> None:
         if link := next(iter(_links(self.root, folder)), None):
